@@ -1,0 +1,41 @@
+# Every target sets itself up in .venv on a fresh clone.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help install demo test lint check bench clean
+
+help:
+	@echo "make demo    the numbered examples: swap a norm, adapt and predict, audit a predictor"
+	@echo "make test    the whole test suite"
+	@echo "make lint    ruff, mypy --strict, import-linter"
+	@echo "make check   test and lint, as CI does"
+	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d"
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+install: $(READY)
+
+demo: $(READY)
+	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done
+
+test: $(READY)
+	$(BIN)/python -m pytest -q -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: test lint
+
+bench: $(READY)
+	$(BIN)/python benchmarks/layers.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

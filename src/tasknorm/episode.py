@@ -1,0 +1,50 @@
+"""One task: a context set to learn from and a target set to predict (section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One few-shot task.
+
+    Args:
+        context_x: inputs to learn from, `(context, ...)`.
+        context_y: their labels, integers from 0 to way - 1, `(context,)`.
+        target_x: inputs to predict, `(target, ...)`.
+        target_y: their labels, `(target,)`; known in meta-training only.
+
+    Raises:
+        ValueError: if inputs and labels do not pair up, or a set is empty.
+
+    >>> Episode(torch.zeros(5, 1, 28, 28), torch.arange(5), torch.zeros(10, 1, 28, 28), torch.arange(10) % 5).way
+    5
+    """
+
+    context_x: Tensor
+    context_y: Tensor
+    target_x: Tensor
+    target_y: Tensor
+
+    def __post_init__(self) -> None:
+        for name, x, y in (("context", self.context_x, self.context_y), ("target", self.target_x, self.target_y)):
+            if y.ndim != 1 or len(x) != len(y):
+                raise ValueError(
+                    f"each {name} example needs one label, got {name}_x of shape {tuple(x.shape)} and {name}_y of "
+                    f"shape {tuple(y.shape)}; pass labels of shape ({len(x)},)"
+                )
+            if len(x) == 0:
+                raise ValueError(f"an episode needs at least one {name} example, got none")
+
+    @property
+    def way(self) -> int:
+        """The number of classes: one more than the largest label of the context."""
+        return int(self.context_y.max()) + 1
+
+    def to(self, device: torch.device | str) -> Episode:
+        """The same episode on another device."""
+        return Episode(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
