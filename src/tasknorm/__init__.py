@@ -1,5 +1,7 @@
 """Normalization for few-shot and meta-learning: TaskNorm and every scheme it is compared with."""
 
 from tasknorm.episode import Episode
+from tasknorm.norms import NORMS, Norm
+from tasknorm.phase import PhaseError, context, joint, target
 
-__all__ = ["Episode"]
+__all__ = ["NORMS", "Episode", "Norm", "PhaseError", "context", "joint", "target"]
