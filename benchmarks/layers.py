@@ -11,7 +11,6 @@ norm is the geometric mean over the shapes. Memory is the peak of the bytes that
 
 from __future__ import annotations
 
-# ruff: noqa: E402
 import argparse
 import json
 import math

@@ -203,9 +203,7 @@ def check(tasks: list[tuple[Tensor, Tensor]], settings: Settings) -> None:
         raise TypeError("the oracle takes float64 tensors only")
 
 
-def normalize(
-    label: str, tasks: list[tuple[Tensor, Tensor]], settings: Settings, *, training: bool
-) -> Output:
+def normalize(label: str, tasks: list[tuple[Tensor, Tensor]], settings: Settings, *, training: bool) -> Output:
     """Normalise each task's (context, target) activations; `training` is meta-train, else meta-test."""
     check(tasks, settings)
     contexts = [context for context, _ in tasks]
@@ -219,12 +217,12 @@ def normalize(
     if training and label in {"CBN", "BRN", "TaskNorm-r"}:
         after_context = updated(before, contexts, settings.momentum)
 
-    # TaskNorm-r pools every set of a pass with the same moments; BRN's targets see the context's update.
-    seen = after_context if label == "BRN" else before
-    target_out = [
-        normalize_set(label, target, context, seen, settings, training=training, is_target=True)
-        for context, target in tasks
-    ]
+    target_out = []
+    for context, target in tasks:
+        # TaskNorm-r pools every set of a pass with the same moments; BRN's targets see the update of their own
+        # task's context, so that a task's outputs do not depend on the others in the pass.
+        seen = updated(before, [context], settings.momentum) if training and label == "BRN" else before
+        target_out.append(normalize_set(label, target, context, seen, settings, training=training, is_target=True))
     after = after_context
     if training and label in {"CBN", "BRN"}:
         after = updated(after_context, [target for _, target in tasks], settings.momentum)

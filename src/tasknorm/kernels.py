@@ -158,7 +158,16 @@ class _RowSums(Function):
         mean = mean.expand(rows, a.shape[1]).reshape(-1)
         # Batch norm's gradients of bias and weight, for a saved mean and an inverse deviation of 1, are these sums.
         _, centred, total = torch.ops.aten.native_batch_norm_backward(
-            g.view(shape), a.view(shape), None, None, None, mean, torch.ones_like(mean), True, 0.0, [False, True, True]
+            g.view(shape),
+            a.view(shape),
+            None,
+            None,
+            None,
+            mean,
+            torch.ones_like(mean),
+            True,
+            0.0,
+            [False, True, True],
         )
         return total.view(rows, -1), centred.view(rows, -1)
 
@@ -246,9 +255,7 @@ def _fold(a: Tensor, dim: int | None, size: int) -> Tensor:
     return a.flatten(0, 1)
 
 
-def _fold_tables(
-    a: Tensor, size: int, in_dims: tuple[int | None, ...], tables: tuple[Tensor, ...]
-) -> Iterator[Tensor]:
+def _fold_tables(a: Tensor, size: int, in_dims: tuple[int | None, ...], tables: tuple[Tensor, ...]) -> Iterator[Tensor]:
     for table, dim in zip(tables, in_dims, strict=True):
         stacked = table.expand(size, *table.shape) if dim is None else table.movedim(dim, 0)
         stacked = stacked.unsqueeze(1) if stacked.ndim == 2 else stacked

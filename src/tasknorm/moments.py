@@ -71,9 +71,7 @@ def pooled_moments(first: Moments, second: Moments, alpha: Tensor) -> Moments:
     )
 
 
-def renormalised_moments(
-    batch: Moments, running: Moments, r_max: Tensor | float, d_max: Tensor | float, eps: float
-) -> Moments:
+def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max: Tensor, eps: float) -> Moments:
     """Moments whose normalization is batch renormalization (BRN, appendix A.1).
 
         r = stop_grad clip(sigma_BN / sigma_r, 1/r_max, r_max)

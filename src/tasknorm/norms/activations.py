@@ -16,7 +16,7 @@ class Batch(NamedTuple):
     """One set of each task in the pass: its batch moments, `(..., 1, C)`, and how many numbers they average."""
 
     moments: Moments
-    count: Tensor | int
+    total: Tensor | int
 
 
 class Remembered(NamedTuple):
@@ -51,7 +51,7 @@ class Activations:
         self._first_batch: Batch | None = None
         self._pixels = a.numel() // (a.shape[0] * a.shape[1])
         self._tasks = 1 if phase is None else phase.tasks
-        self._dtype = torch.float64 if a.dtype == torch.float64 else torch.float32
+        self.dtype = torch.float64 if a.dtype == torch.float64 else torch.float32
         if phase is not None and phase.kind == "joint":
             self._check_joint(phase)
 
@@ -73,7 +73,7 @@ class Activations:
     @property
     def own(self) -> Moments:
         """Batch moments of the set, context or target, that each example is of: section 2.2."""
-        moments = [self._corrected(batch.moments, batch.count) for batch in self.batches]
+        moments = [self._corrected(batch.moments, batch.total) for batch in self.batches]
         return self.by_set(*moments)
 
     @property
@@ -83,7 +83,7 @@ class Activations:
         if phase.kind == "target":
             return self._memory().moments
         batch = self.first_batch
-        return self._corrected(batch.moments, batch.count)
+        return self._corrected(batch.moments, batch.total)
 
     @property
     def size(self) -> Tensor | float:
@@ -92,7 +92,7 @@ class Activations:
         if phase.kind == "context":
             return self.a.shape[0]
         if phase.kind == "target":
-            return self._memory().size.to(self._dtype)
+            return self._memory().size.to(self.dtype)
         return self._joint_size(phase)
 
     @property
@@ -100,7 +100,7 @@ class Activations:
         """1 for targets and 0 for context examples: `(N, 1)` in a joint pass, else one number for all."""
         phase = self._phase_needed()
         if phase.kind == "joint":
-            return 1 - self._is_context(phase).to(self._dtype)
+            return 1 - self._is_context(phase).to(self.dtype)
         return 1.0 if phase.kind == "target" else 0.0
 
     @property
@@ -109,7 +109,7 @@ class Activations:
         if self.phase is None or self.phase.kind != "joint":
             return (self.first_batch,)
         size = self._joint_size(self.phase)
-        is_target = 1 - self._is_context(self.phase).to(self._dtype)
+        is_target = 1 - self._is_context(self.phase).to(self.dtype)
         return self.first_batch, self._batch(self._rows() - size, is_target)
 
     @property
@@ -119,7 +119,7 @@ class Activations:
             if self.phase is None or self.phase.kind != "joint":
                 self._first_batch = Batch(batch_moments(self._instance()), self.a.shape[0] * self._pixels)
             else:
-                is_context = self._is_context(self.phase).to(self._dtype)
+                is_context = self._is_context(self.phase).to(self.dtype)
                 self._first_batch = self._batch(self._joint_size(self.phase), is_context)
         return self._first_batch
 
@@ -152,7 +152,7 @@ class Activations:
     def _joint_size(self, phase: Phase) -> Tensor | int:
         if torch.compiler.is_compiling():
             assert phase.size is not None
-            return phase.size.to(self._dtype)
+            return phase.size.to(self.dtype)
         return phase.context_size
 
     def _is_context(self, phase: Phase) -> Tensor:

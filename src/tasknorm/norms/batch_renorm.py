@@ -21,7 +21,8 @@ class BRN(Norm):
         d = stop_grad clip((mu_BN - mu_r) / sigma_r, -d_max, d_max)
 
     Context and target each see their own set at meta-train, corrected with the running moments as they were before
-    that set's update. At meta-test both see the running moments.
+    that set's update; targets with the update of their own task's context, whatever other tasks are in the pass. At
+    meta-test both see the running moments.
 
     **Transductive: no**, at meta-test.
 
@@ -69,16 +70,16 @@ class BRN(Norm):
         if not self.training:
             return self.running
         corrected = []
+        running = Moments(*(table.clone() for table in self.running))
         for batch in a.batches:
-            own = unbiased(batch.moments, batch.count) if self.unbiased else batch.moments
-            running = Moments(*(table.to(own.mean.dtype, copy=True) for table in self.running))
+            own = unbiased(batch.moments, batch.total) if self.unbiased else batch.moments
             corrected.append(renormalised_moments(own, running, *self.bounds(), self.eps))
-            self.track(batch)
+            running = self.track(batch)
         return a.by_set(*corrected)
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         """r_max and d_max after the updates so far."""
-        progress = self.num_batches_tracked / self.schedule if self.schedule else torch.ones_like(self.running_mean[0])
-        grown = (progress - 1 / 8) / torch.tensor([7 / 8, 4 / 8], device=progress.device)
-        fraction = grown.clamp(0, 1)
-        return 1 + (self.r_max - 1) * fraction[0], self.d_max * fraction[1]
+        updates = self.num_batches_tracked.to(self.running_mean.dtype)
+        progress = updates / self.schedule if self.schedule else torch.ones_like(updates)
+        r_grown, d_grown = (((progress - 1 / 8) / span).clamp(0, 1) for span in (7 / 8, 4 / 8))
+        return 1 + (self.r_max - 1) * r_grown, self.d_max * d_grown

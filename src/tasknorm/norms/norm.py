@@ -113,16 +113,21 @@ class Norm(nn.Module):
         return Moments(self.running_mean.detach(), self.running_var.detach())
 
     @torch.no_grad()
-    def track(self, batch: Batch) -> None:
+    def track(self, batch: Batch) -> Moments:
         """Move the running moments towards those of one set, averaged over its tasks.
 
         As in torch, the running variance takes the unbiased estimate, and a momentum of None gives the plain average.
+
+        Returns:
+            The running moments as each task's own set would have moved them, `(..., 1, C)`.
         """
         self.num_batches_tracked.add_(1)
-        mean, var = (table.mean(0) if table.ndim == 3 else table for table in unbiased(batch.moments, batch.count))
-        for running, new in ((self.running_mean, mean[0]), (self.running_var, var[0])):
-            step = 1 / self.num_batches_tracked.to(running.dtype) if self.momentum is None else self.momentum
-            running.add_((new.to(running.dtype) - running) * step)
+        running = self.running_mean, self.running_var
+        step = 1 / self.num_batches_tracked.to(running[0].dtype) if self.momentum is None else self.momentum
+        moved = [old + (new - old) * step for old, new in zip(running, unbiased(batch.moments, batch.total), strict=True)]
+        for old, new in zip(running, moved, strict=True):
+            old.copy_(new.reshape(-1, self.num_features).mean(0))
+        return Moments(*moved)
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase (see `tasknorm.context`)."""

@@ -11,7 +11,7 @@ class RN(Norm):
 
     mean, variance: those of the set being normalised at meta-train; at meta-test, those of the context set for context
     examples, and of the context set with this one example added for a target (section 4.2). The latter is TaskNorm-I
-    with alpha = |D| / (1 + |D|).
+    with alpha = |D| / (1 + |D|), which is how it is computed, also where `unbiased=True` makes the two differ.
 
     **Transductive: no**, at meta-test.
 

@@ -149,7 +149,7 @@ class TaskNormR(TaskNorm):
         self.momentum = momentum
 
     def secondary(self, a: Activations) -> Moments:
-        return Moments(*(table.to(a.context.mean.dtype, copy=True) for table in self.running))
+        return Moments(*(table.to(a.dtype, copy=True) for table in self.running))  # as they are before any update
 
     def moments(self, a: Activations) -> Moments:
         if a.phase is not None and a.phase.kind == "target":
