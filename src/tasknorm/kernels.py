@@ -67,6 +67,36 @@ def scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor
     return result
 
 
+def snapshot(table: Tensor) -> Tensor:
+    """A detached copy of a buffer that the same pass will change.
+
+    Compiled, a plain copy would not do: torch's partitioner may drop it and read the buffer in the backward pass, after
+    the change, which makes gradients silently wrong (pytorch/pytorch#197039). It does not look into an operator that it
+    does not know.
+    """
+    return _opaque_copy(table.detach()) if torch.compiler.is_compiling() else table.detach().clone()
+
+
+@torch.library.custom_op("tasknorm::snapshot", mutates_args=())
+def _opaque_copy(table: Tensor) -> Tensor:
+    return table.clone()
+
+
+@_opaque_copy.register_fake
+def _(table: Tensor) -> Tensor:
+    return torch.empty_like(table)
+
+
+@_opaque_copy.register_vmap
+def _(info: Any, in_dims: tuple[int], table: Tensor) -> tuple[Tensor, int]:
+    return _opaque_copy(table), in_dims[0]
+
+
+def is_traced() -> bool:
+    """Whether the values of tensors cannot be looked at: in the compiler, in export, under function transforms."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def _call(function: Any, *arguments: Any) -> Any:
     """`function.apply(*arguments)` without its inspection of signatures, which costs more than a small layer."""
     if torch._C._are_functorch_transforms_active():

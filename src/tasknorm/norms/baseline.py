@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
+from tasknorm.kernels import is_traced
 from tasknorm.norms.norm import Activations, Moments, Norm
 
 
@@ -28,7 +27,7 @@ class Baseline(Norm):
     needs_context = False
 
     def moments(self, a: Activations) -> Moments:
-        if not torch.compiler.is_compiling() and not self._has_running():
+        if not is_traced() and not self._has_running():
             raise RuntimeError(
                 "Baseline normalises with the running moments of a trained network, and there are none; convert a "
                 'trained network (tasknorm.convert(model, "Baseline")) or load its state_dict'

@@ -70,7 +70,7 @@ class BRN(Norm):
         if not self.training:
             return self.running
         corrected = []
-        running = Moments(*(table.clone() for table in self.running))
+        running = self.running_before
         for batch in a.batches:
             own = unbiased(batch.moments, batch.total) if self.unbiased else batch.moments
             corrected.append(renormalised_moments(own, running, *self.bounds(), self.eps))

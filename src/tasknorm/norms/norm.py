@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import scale_shift
+from tasknorm.kernels import is_traced, scale_shift, snapshot
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.phase import Phase, PhaseError
@@ -112,6 +112,11 @@ class Norm(nn.Module):
         """The running moments, detached."""
         return Moments(self.running_mean.detach(), self.running_var.detach())
 
+    @property
+    def running_before(self) -> Moments:
+        """The running moments as they are now, whatever `track` will do to them in this pass."""
+        return Moments(snapshot(self.running_mean), snapshot(self.running_var)) if self.training else self.running
+
     @torch.no_grad()
     def track(self, batch: Batch) -> Moments:
         """Move the running moments towards those of one set, averaged over its tasks.
@@ -131,7 +136,7 @@ class Norm(nn.Module):
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase (see `tasknorm.context`)."""
-        if phase.kind == "target" and self._live is None and not torch.compiler.is_compiling():
+        if phase.kind == "target" and not is_traced():
             self._has_context = self.context_size.item() > 0
         self._before = self._live
         self.phase = phase
@@ -146,6 +151,8 @@ class Norm(nn.Module):
                 self.context_mean.copy_(self._live.moments.mean.reshape(-1))
                 self.context_var.copy_(self._live.moments.var.reshape(-1))
                 self.context_size.copy_(self._live.size)
+            if not (self._live.moments.mean.requires_grad or self._live.moments.var.requires_grad):
+                self._live = None  # without a graph the buffers say it all
         self._before = None
 
     def extra_repr(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tasknorm.kernels import is_traced
 from tasknorm.moments import pooled_moments
 from tasknorm.norms.norm import Activations, Moments, Norm
 from tasknorm.phase import Phase
@@ -61,7 +62,7 @@ class TaskNorm(Norm):
         return pooled_moments(context, self.secondary(a), self.alpha(a.size).to(context.mean.dtype))
 
     def enter(self, phase: Phase) -> None:
-        if not torch.compiler.is_compiling():
+        if not is_traced():
             for name in ("alpha_scale", "alpha_offset"):
                 value = getattr(self, name)
                 if value is not None and not all(map(math.isfinite, value.reshape(-1).tolist())):
@@ -149,7 +150,7 @@ class TaskNormR(TaskNorm):
         self.momentum = momentum
 
     def secondary(self, a: Activations) -> Moments:
-        return Moments(*(table.to(a.dtype, copy=True) for table in self.running))  # as they are before any update
+        return Moments(*(table.to(a.dtype) for table in self.running_before))
 
     def moments(self, a: Activations) -> Moments:
         if a.phase is not None and a.phase.kind == "target":
