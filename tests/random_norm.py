@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from oracle import Settings
 from torch import Tensor
 
 import tasknorm
+from oracle import Settings
 
 CHANNELS = 6
 OPTIONS: dict[str, dict[str, Any]] = {"GN": {"num_groups": 3}, "BRN": {"schedule": 0, "r_max": 1.5, "d_max": 0.5}}
@@ -28,7 +28,12 @@ def random_norm(label: str, *, seed: int = 0, dtype: torch.dtype = torch.float64
 
 
 def random_task(
-    context: int = 4, target: int = 3, space: tuple[int, ...] = (3, 2), *, seed: int = 0, dtype: torch.dtype = torch.float64
+    context: int = 4,
+    target: int = 3,
+    space: tuple[int, ...] = (3, 2),
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[Tensor, Tensor]:
     """A context and a target set of activations, of different means and variances, `(n, C, *space)`."""
     generator = torch.Generator().manual_seed(seed + 1000)

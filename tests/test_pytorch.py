@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.func import functional_call, grad, jacrev, stack_module_state, vmap
 
 import tasknorm
+from random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
 from tasknorm import NORMS
 
 norms = pytest.mark.parametrize("label", NORMS)
@@ -54,7 +54,9 @@ class TestCopies:
             torch.testing.assert_close(reloaded(images(1, 7)), model(images(1, 7)))
 
     @norms
-    @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"])
+    @pytest.mark.parametrize(
+        "duplicate", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"]
+    )
     def test_a_copied_adapted_model_predicts_the_same_and_holds_no_graph(self, label: str, duplicate) -> None:
         model = network(label)
         with tasknorm.context(model):
@@ -205,7 +207,9 @@ class TestCompiler:
             eager = copy.deepcopy(model)
             if joint:
                 with tasknorm.joint(model, context_size=size), tasknorm.joint(eager, context_size=size):
-                    torch.testing.assert_close(compiled(images(size + 5)), eager(images(size + 5)), rtol=1e-4, atol=1e-4)
+                    torch.testing.assert_close(
+                        compiled(images(size + 5)), eager(images(size + 5)), rtol=1e-4, atol=1e-4
+                    )
             else:
                 with tasknorm.context(model):
                     compiled(images(size))

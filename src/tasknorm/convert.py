@@ -58,6 +58,7 @@ def convert(
     """
     make = _maker(norm)
     chosen = _chooser(where)
+    _check_channels_known(model)
     if not inplace:
         model = copy.deepcopy(model)
     swapped: dict[nn.Module, Norm] = {}
@@ -65,7 +66,7 @@ def convert(
         if not isinstance(module, (_BatchNorm, Norm)) or not chosen(name):
             continue
         if module not in swapped:
-            swapped[module] = _converted(module, name, make, options)
+            swapped[module] = _converted(module, make, options)
         if name:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, swapped[module])
@@ -96,12 +97,18 @@ def _chooser(where: str | Callable[[str], bool] | None) -> Callable[[str], bool]
     return where
 
 
-def _converted(old: _BatchNorm | Norm, name: str, make: Callable[..., Norm], options: dict[str, Any]) -> Norm:
-    if any(is_lazy(parameter) for parameter in old.parameters()):
-        raise ValueError(
-            f"{name or 'model'} is a {type(old).__name__} that does not know its channels yet; run the model once on a "
-            "batch, then convert it"
-        )
+def _check_channels_known(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and any(
+            is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())
+        ):
+            raise ValueError(
+                f"{name or 'model'} is a {type(module).__name__} that does not know its channels yet; run the model once "
+                "on a batch, then convert it"
+            )
+
+
+def _converted(old: _BatchNorm | Norm, make: Callable[..., Norm], options: dict[str, Any]) -> Norm:
     settings = {"eps": old.eps, "affine": _affine(old)} | options
     new = make(old.num_features, **settings)
     like = next((tensor for tensor in (*old.parameters(), *old.buffers()) if tensor.is_floating_point()), None)

@@ -6,10 +6,10 @@ import copy
 
 import pytest
 import torch
-from random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
 from torch import Tensor
 
 import tasknorm
+from random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
 from tasknorm import NORMS
 
 norms = pytest.mark.parametrize("label", NORMS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import oracle
 from random_norm import one_pass, random_norm, random_task
 from random_norm import settings as oracle_settings
-
 from tasknorm import NORMS
 from tasknorm.norms import ALPHAS
 

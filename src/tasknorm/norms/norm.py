@@ -129,7 +129,9 @@ class Norm(nn.Module):
         self.num_batches_tracked.add_(1)
         running = self.running_mean, self.running_var
         step = 1 / self.num_batches_tracked.to(running[0].dtype) if self.momentum is None else self.momentum
-        moved = [old + (new - old) * step for old, new in zip(running, unbiased(batch.moments, batch.total), strict=True)]
+        moved = [
+            old + (new - old) * step for old, new in zip(running, unbiased(batch.moments, batch.total), strict=True)
+        ]
         for old, new in zip(running, moved, strict=True):
             old.copy_(new.reshape(-1, self.num_features).mean(0))
         return Moments(*moved)
