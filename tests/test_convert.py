@@ -174,14 +174,14 @@ def test_a_converted_norm_has_no_context() -> None:
 
 
 def test_nothing_to_convert_is_a_warning_that_says_what_was_looked_for() -> None:
-    with pytest.warns(UserWarning, match="nothing to convert in Linear: looked for BatchNorm1d, .*norms of tasknorm"):
+    with pytest.warns(UserWarning, match=r"nothing to convert in Linear: looked for BatchNorm1d, .*norms of tasknorm"):
         convert(nn.Linear(2, 2), "IN")
     with pytest.warns(UserWarning, match=r"among the modules that where='layer9.\*' selects"):
         convert(resnet(), "IN", where="layer9.*")
 
 
 def test_an_unknown_name_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="norm must be one of CBN, TBN, .*Baseline.*; got 'tasknorm-i'"):
+    with pytest.raises(ValueError, match=r"norm must be one of CBN, TBN, .*Baseline.*; got 'tasknorm-i'"):
         convert(resnet(), "tasknorm-i")
 
 

@@ -55,7 +55,7 @@ def test_alpha_is_a_function_of_the_context_size_where_it_says_so() -> None:
 
 @labels
 def test_an_unknown_form_of_alpha(label: str) -> None:
-    with pytest.raises(ValueError, match="alpha must be one of functional-shared, .*independent-channel, got 'fixed'"):
+    with pytest.raises(ValueError, match=r"alpha must be one of functional-shared, .*independent-channel, got 'fixed'"):
         NORMS[label](6, alpha="fixed")
 
 
