@@ -25,15 +25,17 @@ class Phase:
 
     Args:
         kind: the set, or both sets, in the batch.
-        tasks: in a joint pass, how many tasks are laid end to end, each as [context; target].
+        tasks: how many tasks are laid end to end; in a joint pass each as [context; target].
         context_size: in a joint pass, how many context examples each task has.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
+        stores: whether a norm keeps the context's moments for the target phase.
     """
 
     kind: Literal["context", "target", "joint"]
     tasks: int = 1
     context_size: int = 0
     size: Tensor | None = None
+    stores: bool = False
 
 
 @runtime_checkable
@@ -70,7 +72,7 @@ def context(model: nn.Module) -> Iterator[nn.Module]:
     >>> with tasknorm.target(model):
     ...     features = model(torch.randn(1, 3, 16, 16))
     """
-    with _phase(model, Phase("context")):
+    with _phase(model, Phase("context", stores=True)):
         yield model
 
 
@@ -111,11 +113,39 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     ...     features = model(torch.randn(2 * (5 + 10), 3, 16, 16))
     """
     for name, value in (("context_size", context_size), ("tasks", tasks)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        _check_positive(name, value)
     size = torch.tensor(context_size, device=_device(model))
     with _phase(model, Phase("joint", tasks, context_size, size)):
         yield model
+
+
+@contextmanager
+def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
+    """Forward passes inside carry the contexts of several tasks, and no targets: a batch of `tasks` sets, end to end.
+
+    Gives the same outputs and gradients as `context`, task by task, and stores no moments: what an inner loop needs.
+
+    Args:
+        model: any module that contains norms of this package.
+        tasks: how many contexts of equal size the batch holds.
+
+    Raises:
+        PhaseError: if the model has no such norm or is in a phase already.
+        ValueError: if the number of tasks is not positive; in the forward pass, if the batch cannot be divided so.
+
+    >>> import tasknorm
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), tasknorm.NORMS["TaskNorm-I"](8))
+    >>> with tasknorm.contexts(model, tasks=2):
+    ...     features = model(torch.randn(2 * 5, 3, 16, 16))
+    """
+    _check_positive("tasks", tasks)
+    with _phase(model, Phase("context", tasks)):
+        yield model
+
+
+def _check_positive(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
 @contextmanager

@@ -187,3 +187,18 @@ def test_eval_changes_no_running_moments(label: str) -> None:
 @norms
 def test_repr_names_the_options(label: str) -> None:
     assert repr(NORMS[label](8, affine="offset")).startswith(f"{NORMS[label].__name__}(8, eps=1e-05, affine='offset'")
+
+
+@pytest.mark.parametrize("label", NORMS)
+@pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
+def test_contexts_of_several_tasks_pass_as_one_by_one(label: str, training: bool) -> None:
+    norm = random_norm(label).train(training)
+    sets = [random_task(seed=seed)[0] for seed in range(3)]
+    expected = []
+    for x in sets:
+        alone = copy.deepcopy(norm)
+        with tasknorm.context(alone):
+            expected.append(alone(x))
+    with tasknorm.contexts(norm, tasks=3):
+        torch.testing.assert_close(norm(torch.cat(sets)), torch.cat(expected))
+    assert norm.context_size == 0

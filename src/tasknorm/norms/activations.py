@@ -52,8 +52,8 @@ class Activations:
         self._pixels = a.numel() // (a.shape[0] * a.shape[1])
         self._tasks = 1 if phase is None else phase.tasks
         self.dtype = torch.float64 if a.dtype == torch.float64 else torch.float32
-        if phase is not None and phase.kind == "joint":
-            self._check_joint(phase)
+        if phase is not None:
+            self._check_tasks(phase)
 
     @property
     def instance(self) -> Moments:
@@ -90,7 +90,7 @@ class Activations:
         """The size of the context set, |D|: a tensor wherever a number would make a compiled model compile again."""
         phase = self._phase_needed()
         if phase.kind == "context":
-            return self.a.shape[0]
+            return self._rows()
         if phase.kind == "target":
             return self._memory().size.to(self.dtype)
         return self._joint_size(phase)
@@ -117,7 +117,7 @@ class Activations:
         """The first of the sets in the pass: the context of a joint pass, else the one that there is."""
         if self._first_batch is None:
             if self.phase is None or self.phase.kind != "joint":
-                self._first_batch = Batch(batch_moments(self._instance()), self.a.shape[0] * self._pixels)
+                self._first_batch = Batch(batch_moments(self._instance()), self._rows() * self._pixels)
             else:
                 is_context = self._is_context(self.phase).to(self.dtype)
                 self._first_batch = self._batch(self._joint_size(self.phase), is_context)
@@ -178,13 +178,15 @@ class Activations:
             )
         return self._remembered
 
-    def _check_joint(self, phase: Phase) -> None:
+    def _check_tasks(self, phase: Phase) -> None:
         batch, tasks = self.a.shape[0], phase.tasks
         if batch % tasks:
             raise ValueError(
-                f"a joint pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; "
-                "pass tasks * (context + target) examples"
+                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a joint "
+                "pass give tasks * (context + target) examples, in one of contexts tasks * context"
             )
+        if phase.kind != "joint":
+            return
         # The number would make a compiled model compile again for every size.
         if not torch.compiler.is_compiling() and not 0 < phase.context_size < batch // tasks:
             raise ValueError(
