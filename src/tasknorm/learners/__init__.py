@@ -3,9 +3,10 @@
 from torch import nn
 
 from tasknorm.learners.learner import Learner, Outcome
+from tasknorm.learners.maml import MAML
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.protonets import ProtoNets
 
-LEARNERS: dict[str, type[nn.Module]] = {"protonets": ProtoNets}
+LEARNERS: dict[str, type[nn.Module]] = {"protonets": ProtoNets, "maml": MAML}
 
-__all__ = ["LEARNERS", "Learner", "Outcome", "Predictor", "ProtoNets"]
+__all__ = ["LEARNERS", "MAML", "Learner", "Outcome", "Predictor", "ProtoNets"]

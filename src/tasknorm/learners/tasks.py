@@ -85,11 +85,18 @@ def check_images(net: nn.Module, images: Tensor) -> None:
         )
 
 
-def check_context(context_y: Tensor, way: int | None = None) -> int:
+def check_way(net: nn.Module, way: int) -> None:
+    """Raise if a task has more classes than the net's classifier."""
+    outputs = getattr(net, "way", None)
+    if outputs is not None and way > outputs:
+        raise ValueError(f"the task has {way} classes and the net's classifier {outputs}; make the net with way={way}")
+
+
+def check_context(context_y: Tensor) -> int:
     """The number of classes of a context.
 
     Raises:
-        ValueError: if the labels are not 0..way-1, each at least once, or are more than `way`, the classifier's.
+        ValueError: if the labels are not integers from 0 to way - 1, each at least once.
     """
     if context_y.is_floating_point() or context_y.dtype == torch.bool:
         raise ValueError(f"labels must be integers from 0 to way - 1, got {context_y.dtype}; convert them: y.long()")
@@ -102,10 +109,6 @@ def check_context(context_y: Tensor, way: int | None = None) -> int:
             f"each class from 0 to {labels[-1]} needs a context example, and {missing[:5]} have none; number a task's "
             "classes 0..way-1 without gaps"
         )
-    if way is not None and len(labels) > way:
-        raise ValueError(
-            f"the task has {len(labels)} classes and the net's classifier {way}; make the net with way={len(labels)}"
-        )
     return len(labels)
 
 
@@ -114,12 +117,14 @@ def _shape(episode: Episode) -> tuple[object, ...]:
 
 
 def _stacked(members: list[Episode]) -> Tasks:
-    for episode in members:
-        way = check_context(episode.context_y)
-        if episode.target_y.min() < 0 or episode.target_y.max() >= way:
-            raise ValueError(
-                f"target labels must be classes of the context, 0 to {way - 1}, got {int(episode.target_y.min())} to "
-                f"{int(episode.target_y.max())}"
-            )
     names = ("context_x", "context_y", "target_x", "target_y")
-    return Tasks(*(torch.stack([getattr(episode, name) for episode in members]) for name in names), members[0].way)
+    tasks = Tasks(*(torch.stack([getattr(episode, name) for episode in members]) for name in names), members[0].way)
+    for episode in members:
+        check_context(episode.context_y)
+    low, high = (int(bound) for bound in tasks.target_y.aminmax())
+    if low < 0 or high >= tasks.way:
+        raise ValueError(
+            f"target labels must be classes of the context, 0 to {tasks.way - 1}, got {low} to {high}; number a task's "
+            "classes alike in both sets"
+        )
+    return tasks
