@@ -1,0 +1,1 @@
+"""Sources of images, and the episodes drawn from them."""
