@@ -118,17 +118,21 @@ class VariableSampler:
             )
         if not -700 < self.log_weights[0] <= self.log_weights[1] < 700:
             raise DataError(f"log_weights are a range, lower end first, got {self.log_weights}; correct it")
+        _check_images(self.split, 2, "a context and a target image")
+        object.__setattr__(self, "_classes", np.array(self.split.classes, np.int64))
+        object.__setattr__(self, "_images", np.array(self.split.images, np.int64))
+        object.__setattr__(self, "_groups", self._eligible())
+
+    def _eligible(self) -> tuple[Integers, ...]:
+        """The groups that a way can be drawn from, as positions in `classes`; a plain split is one group."""
         groups = self.split.groups if self.split.kind != "plain" else (range(len(self.split.classes)),)
         eligible = tuple(np.array(group, np.int64) for group in groups if len(group) >= self.min_way)
         if not eligible:
             raise DataError(
                 f"an episode needs at least {self.min_way} classes, the largest group of this "
-                f"{self.split.kind} split has {max(map(len, groups), default=0)}; lower min_way or take another"
+                f"{self.split.kind} split has {max(map(len, groups), default=0)}; lower min_way"
             )
-        _check_images(self.split, 2, "a context and a target image")
-        object.__setattr__(self, "_classes", np.array(self.split.classes, np.int64))
-        object.__setattr__(self, "_images", np.array(self.split.images, np.int64))
-        object.__setattr__(self, "_groups", eligible)
+        return eligible
 
     def draw(self, seed: int, index: int) -> Draw:
         """Episode `index` of `seed`."""

@@ -111,6 +111,39 @@ class Spec:
         _check_unique(every, f"{self.name}: a class belongs to one split", "remove it from the other splits")
 
 
+def renumbered(spec: Spec) -> Spec:
+    """The same spec with contiguous class ids: train, valid, test, and alphabet by alphabet within these.
+
+    >>> fish = Spec("fish", ("eel", "carp"), {"test": Split((0,), (9,)), "train": Split((1,), (5,))})
+    >>> renumbered(fish).class_names
+    ('carp', 'eel')
+    """
+    names: list[str] = []
+    splits = {}
+    for name in SPLITS:
+        split = spec.splits.get(name, Split((), ()))
+        order = sorted(range(len(split.classes)), key=_alphabet_order(split).__getitem__)
+        position = {old: new for new, old in enumerate(order)}
+        splits[name] = Split(
+            classes=tuple(range(len(names), len(names) + len(order))),
+            images=tuple(split.images[old] for old in order),
+            groups=tuple(tuple(sorted(position[old] for old in group)) for group in split.groups),
+            kind=split.kind,
+            group_names=split.group_names,
+        )
+        names += [spec.class_names[split.classes[old]] for old in order]
+    return Spec(spec.name, tuple(names), splits)
+
+
+def _alphabet_order(split: Split) -> list[int]:
+    """For each class the number of its alphabet, if classes belong to one."""
+    result = [0] * len(split.classes)
+    for number, group in enumerate(split.groups if split.kind == "bilevel" else ()):
+        for position in group:
+            result[position] = number
+    return result
+
+
 def _check_unique(values: Iterable[int], rule: str, fix: str) -> None:
     seen: set[int] = set()
     for value in values:
