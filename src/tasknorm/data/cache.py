@@ -23,22 +23,12 @@ from tasknorm.data.atomic import atomic_file, write_atomically
 from tasknorm.data.errors import DataError
 from tasknorm.data.parallel import in_order
 from tasknorm.data.pixels import Pixels
+from tasknorm.data.places import cache_folder
 from tasknorm.data.source import Source, images_by_class
 from tasknorm.data.spec import Spec
 
 FORMAT = 1
 PIECE = 256  # images that one thread decodes at a time
-
-
-def cache_folder() -> Path:
-    """Where caches are kept: `TASKNORM_CACHE`, or the platform's usual place for a user's caches."""
-    if chosen := os.environ.get("TASKNORM_CACHE"):
-        return Path(chosen)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "tasknorm" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "tasknorm"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tasknorm"
 
 
 class Cached:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tasknorm.data.cache import with_channels
-from tasknorm.data.pixels import Pixels, bilinear, bilinear_batch
+from tasknorm.data.pixels import Pixels, bilinear, bilinear_planes
 from tasknorm.data.source import Source
+
+PIECE = 8  # images resized together: their floats stay in the processor's cache
 
 
 class Direct:
@@ -26,13 +30,17 @@ class Direct:
 
     def batch(self, classes: NDArray[np.int64], numbers: NDArray[np.int64]) -> Pixels:
         """Images `numbers` of `classes`, uint8 `(images, channels, size, size)`."""
-        pairs = zip(classes.tolist(), numbers.tolist(), strict=True)
-        images = [self._source.image(class_id, number) for class_id, number in pairs]
-        return with_channels(resized(images, self._source, self.size), self.channels)
+        pairs = list(zip(classes.tolist(), numbers.tolist(), strict=True))
+        batch = torch.empty(len(pairs), self._source.channels, self.size, self.size, dtype=torch.uint8)
+        for start in range(0, len(pairs), PIECE):
+            images = [self._source.image(*pair) for pair in pairs[start : start + PIECE]]
+            batch[start : start + PIECE] = _resized(images, self._source, self.size)
+        return with_channels(batch.numpy(), self.channels)
 
 
-def resized(images: list[Pixels], source: Source, size: int) -> Pixels:
-    """Images of any shapes `(height, width, channels)`, as the source resizes: `(images, channels, size, size)`."""
+def _resized(images: list[Pixels], source: Source, size: int) -> Tensor:
+    """Images of any shapes as the source resizes them: `(images, channels, size, size)`."""
     if source.resize is not bilinear or len({image.shape for image in images}) > 1:
-        return np.stack([source.resize(image, size) for image in images]).transpose(0, 3, 1, 2)
-    return bilinear_batch(np.stack(images).transpose(0, 3, 1, 2), size)  # much faster than one by one
+        images = [source.resize(image, size) for image in images]
+    planes = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
+    return planes if planes.shape[2:] == (size, size) else bilinear_planes(planes, size)

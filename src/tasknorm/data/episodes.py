@@ -1,6 +1,7 @@
 """Episodes as tensors: what a trainer or an evaluation iterates over.
 
-Images stay uint8 until the net: `unit`, `signed` and `standard` are the three ways in which the papers scale them.
+Images stay uint8 until the net: `unit`, `signed` and `standard` are the three ways in which the papers scale
+them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from tasknorm.data.pixels import Pixels
 from tasknorm.data.sampling import Draw, Sampler
 from tasknorm.data.spec import Spec
 from tasknorm.episode import Episode
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Images(Protocol):
@@ -70,15 +73,17 @@ class Episodes:
         draw = self.sampler.draw(self.seed, index)
         if draw.source >= len(self.images):
             raise DataError(
-                f"each source of a mixture needs its images, got {len(self.images)} for source {draw.source}; "
-                "pass them in the mixture's order"
+                f"each source of a mixture needs its images, got {len(self.images)} for source "
+                f"{draw.source}; pass them in the mixture's order"
             )
         return _episode(draw, self.images[draw.source])
 
     def __iter__(self) -> Iterator[Episode]:
         """Endless, from the position on; the position moves as episodes are handed out."""
         start = self.position
-        for index, episode in enumerate(in_order(self.__getitem__, count(start), self.workers, self.ahead), start):
+        for index, episode in enumerate(
+            in_order(self.__getitem__, count(start), self.workers, self.ahead), start
+        ):
             self.position = index + 1
             yield episode
 
@@ -125,12 +130,9 @@ def signed(x: Tensor) -> Tensor:
 
 
 def standard(x: Tensor) -> Tensor:
-    """uint8 `(..., 3, height, width)` by ImageNet's mean and standard deviation, as in ProtoNets' miniImageNet."""
+    """uint8 `(..., 3, height, width)` by ImageNet's mean and deviation, as ProtoNets on miniImageNet."""
     mean, std = (torch.tensor(values, device=x.device).view(3, 1, 1) for values in (MEAN, STD))
     return (unit(x) - mean) / std
-
-
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def scaled(episode: Episode, scale: Callable[[Tensor], Tensor] = unit) -> Episode:

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
 
 from tasknorm.data.errors import DataError
 
@@ -23,6 +25,14 @@ Resize: TypeAlias = Callable[[Pixels, int], Pixels]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
+SKIPPED = (
+    0xDB,
+    0xC4,
+    0xDD,
+    *range(0xE0, 0xEE),
+    0xEF,
+    0xFE,
+)  # JPEG tables, comments and the like; not Adobe's
 MODES = {1: "L", 3: "RGB"}
 
 
@@ -33,8 +43,8 @@ def decoded(data: bytes, channels: int, where: str) -> Pixels:
         DataError: if it is no image, is cut short, or is absurdly large; names `where` it came from.
     """
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            _check_size(image, where)
+        with _jpeg(data, where) or Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size(image.size, where)
             pixels = np.asarray(image if image.mode == MODES[channels] else image.convert(MODES[channels]))
     except DataError:
         raise
@@ -46,8 +56,29 @@ def decoded(data: bytes, channels: int, where: str) -> Pixels:
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-def _check_size(image: Image.Image, where: str) -> None:
-    width, height = image.size
+def _jpeg(data: bytes, where: str) -> Image.Image | None:
+    """An ordinary JPEG, decoded without `Image.open`, whose reading of the header takes longer than the decoding.
+
+    None for anything else: `Image.open` knows more, and says what is wrong.
+    """
+    at = 2
+    while data[:2] == b"\xff\xd8" and at + 10 <= len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        if marker in (0xC0, 0xC1, 0xC2):  # start of frame: height, width, number of components
+            size = int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+            mode = {1: "L", 3: "RGB"}.get(data[at + 9])
+            if mode is None or 0 in size:
+                return None
+            _check_size(size, where)
+            return Image.frombytes(mode, size, data, "jpeg", mode, "")
+        if marker not in SKIPPED:
+            return None
+        at += 2 + length
+    return None
+
+
+def _check_size(size: tuple[int, int], where: str) -> None:
+    width, height = size
     if width * height > MAX_PIXELS:
         raise DataError(
             f"{where}: an image has at most {MAX_PIXELS:,} pixels, got {width} x {height}; "
@@ -69,17 +100,14 @@ def bilinear(image: Pixels, size: int) -> Pixels:
     """`(height, width, channels)` to `(size, size, channels)`, bilinear with aligned corners."""
     if image.shape[:2] == (size, size):
         return image
-    return np.ascontiguousarray(bilinear_batch(image.transpose(2, 0, 1)[None], size)[0].transpose(1, 2, 0))
-
-
-def bilinear_batch(images: Pixels, size: int) -> Pixels:
-    """`(images, channels, height, width)` to `(..., size, size)`, bilinear with aligned corners."""
-    if images.shape[2:] == (size, size):
-        return images
-    planes = torch.from_numpy(np.ascontiguousarray(images)).float()
-    resized = torch.nn.functional.interpolate(planes, (size, size), mode="bilinear", align_corners=True)
-    rounded: Pixels = resized.add_(0.5).to(torch.uint8).numpy()  # an average: at most 255
+    planes = torch.from_numpy(image[None]).permute(0, 3, 1, 2)
+    rounded: Pixels = bilinear_planes(planes, size).to(torch.uint8)[0].permute(1, 2, 0).numpy()
     return rounded
+
+
+def bilinear_planes(planes: Tensor, size: int) -> Tensor:
+    """uint8 `(images, channels, height, width)` to float `(..., size, size)`, to be rounded down."""
+    return F.interpolate(planes.float(), (size, size), mode="bilinear", align_corners=True).add_(0.5)
 
 
 def _resampled(image: Pixels, size: int, resampling: Image.Resampling) -> Pixels:
