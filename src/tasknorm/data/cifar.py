@@ -38,8 +38,9 @@ def cifar100(path: Path | str) -> Source:
 
 
 def _cifar(path: Path, name: str) -> Source:
-    if path.name.endswith((".tar.gz", ".tgz", ".tar")):
-        return BinaryCifar(path, name, _tar_files(path, name))
+    archives = [path] if path.is_file() else sorted(path.glob("*.tar.gz"))
+    if archives and archives[0].name.endswith(".tar.gz"):
+        return BinaryCifar(archives[0], name, _tar_files(archives[0], name))
     tree = Tree(path)
     places = {PurePosixPath(file).name: file for file in tree.names}
     _refuse_pickles(path, name, places)

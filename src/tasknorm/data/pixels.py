@@ -57,7 +57,7 @@ def decoded(data: bytes, channels: int, where: str) -> Pixels:
 
 
 def _jpeg(data: bytes, where: str) -> Image.Image | None:
-    """An ordinary JPEG, decoded without `Image.open`, whose reading of the header takes longer than the decoding.
+    """An ordinary JPEG, decoded without `Image.open`, which reads headers longer than it decodes.
 
     None for anything else: `Image.open` knows more, and says what is wrong.
     """
