@@ -115,16 +115,19 @@ def splits_of(classes: Mapping[str, Any], splits: ClassSplits | None, where: str
     return {split: sorted(splits.get(split, [])) for split in SPLITS}
 
 
+def split_names(path: Path) -> list[str]:
+    """The data sets that a splits file speaks of; none if it holds one set of splits without a name."""
+    content = _content(path)
+    return [] if not isinstance(content, dict) or set(content) & set(SPLITS) else sorted(content)
+
+
 def read_splits(path: Path, name: str) -> ClassSplits | None:
     """The splits of data set `name` in a JSON file; None if the file is about others only.
 
     Raises:
         DataError: if it is not such a file.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: splits are a readable JSON file, got {error}; correct the file") from error
+    content = _content(path)
     if isinstance(content, dict) and not set(content) & set(SPLITS):
         if name not in content:
             return None
@@ -136,6 +139,13 @@ def read_splits(path: Path, name: str) -> ClassSplits | None:
         )
     splits: ClassSplits = content
     return splits
+
+
+def _content(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: splits are a readable JSON file, got {error}; correct the file") from error
 
 
 def _are_splits(content: object) -> bool:

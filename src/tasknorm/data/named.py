@@ -9,7 +9,7 @@ from pathlib import Path
 from tasknorm.data.cifar import cifar10, cifar100
 from tasknorm.data.dataset_spec import FILE_NAME
 from tasknorm.data.errors import DataError
-from tasknorm.data.folder import Folder, read_splits
+from tasknorm.data.folder import Folder, read_splits, split_names
 from tasknorm.data.glyphs import Glyphs
 from tasknorm.data.mini_imagenet import MiniImagenet
 from tasknorm.data.mnist import FILES as MNIST_FILES
@@ -88,9 +88,18 @@ def splits_for(name: str, root: Path) -> Path | None:
 
 
 def present(root: Path) -> list[str]:
-    """Names of the data sets in the data folder."""
-    known = [name for name in SOURCES if name not in ("folder", "records") and found(name, root)]
+    """Names of the data sets in the data folder: known ones, those in its splits file, and any others."""
+    names = [name for name in SOURCES if name not in ("folder", "records")]
+    if (root / SPLITS_FILE).is_file():
+        names += [name for name in split_names(root / SPLITS_FILE) if name not in names]
+    places = {name: place for name in names if (place := found(name, root))}
     paths = sorted(root.iterdir()) if root.is_dir() else []
-    used = {found(name, root) for name in known}
-    other = [path for path in paths if path not in used and (path.is_dir() or path.suffix == ".zip")]
-    return known + [path.stem for path in other if not path.name.startswith(".")]
+    return [*places, *(p.stem for p in paths if p not in places.values() and _may_be_source(p))]
+
+
+def _may_be_source(path: Path) -> bool:
+    if path.name.startswith("."):
+        return False
+    return path.suffix == ".zip" or (
+        path.is_dir() and any(p.is_dir() or p.name == FILE_NAME for p in path.iterdir())
+    )
