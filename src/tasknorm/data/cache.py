@@ -80,6 +80,8 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
         "fingerprint": source.fingerprint(),
         "spec": _digest(source.spec),
     }
+    if not any(images_by_class(source.spec)):
+        raise DataError(f"{source.spec.name}: a source to cache has images, got none; check its files")
     index = folder / f"{source.spec.name}-{size}px-{_place(source)}.json"
     if (pixels := _whole(index, wanted)) is not None:
         return pixels
@@ -157,11 +159,8 @@ def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
 
 
 def _place(source: Source) -> str:
-    """Tells sources of the same name apart by where their first image is."""
-    class_id = next((i for i, images in enumerate(images_by_class(source.spec)) if images), None)
-    if class_id is None:
-        raise DataError(f"{source.spec.name}: a source to cache has images, got none; check its files")
-    return _digest(source.where(class_id, 0))[:12]
+    """Tells sources of the same name apart: by where they are, and how they read images."""
+    return _digest((source.origin, source.channels, source.resize.__name__))[:12]
 
 
 def _digest(value: object) -> str:

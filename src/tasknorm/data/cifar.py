@@ -71,7 +71,7 @@ class BinaryCifar:
     resize = staticmethod(lanczos)
 
     def __init__(self, path: Path, name: str, files: Mapping[str, bytes]) -> None:
-        self.path = path
+        self.path, self.origin = path, str(path.resolve())
         records, names = (files[file] for file in FILES[name])
         class_names = names.decode(errors="replace").split()
         length = PIXELS + (1 if name == "cifar10" else 2)  # CIFAR-100: a coarse label, then the fine one

@@ -42,6 +42,7 @@ class Folder:
         resize: Resize = bilinear,
     ) -> None:
         self.tree = Tree(path)
+        self.origin = str(Path(path).resolve())
         self.channels, self.resize = channels, resize
         name = name or Path(path).stem
         found = _files_by_class(self.tree)

@@ -38,6 +38,7 @@ class Glyphs:
     15
     """
 
+    origin = "glyphs"
     channels = 1
     resize = staticmethod(bilinear)
 

@@ -20,9 +20,9 @@ SCALE = (0.82, 1.05)
 SHIFT = 0.08  # of half the picture's side, as are all lengths here
 BEND = 0.055
 GRID = 5
-STROKE = (0.28, 0.55)  # which level of the blurred shape is the stroke's edge
+STROKE = (0.26, 0.5)  # which level of the blurred shape is the stroke's edge
 BLUR = 1.6
-SHARPNESS = 14.0
+SHARPNESS = 3.5
 
 
 def drawn(shapes: Tensor, size: int, random: np.random.Generator) -> Pixels:
@@ -40,7 +40,7 @@ def drawn(shapes: Tensor, size: int, random: np.random.Generator) -> Pixels:
     where = _affine(drawings, 2 * size, random) + _bends(drawings, 2 * size, random)
     levels = F.grid_sample(_blurred(shapes), where, align_corners=True)  # (drawings, 1, 2 size, 2 size)
     edges = _uniform(random, *STROKE, drawings).view(-1, 1, 1, 1)
-    ink = torch.sigmoid((levels - edges) * SHARPNESS)
+    ink = ((levels - edges) * SHARPNESS + 0.5).clamp(0, 1)
     pictures: Pixels = F.avg_pool2d(ink, 2)[:, 0].mul(255).round().to(torch.uint8).numpy()
     return pictures
 

@@ -30,6 +30,7 @@ class MiniImagenet:
 
     def __init__(self, path: Path | str) -> None:
         self.tree = Tree(path)
+        self.origin = str(Path(path).resolve())
         places = {PurePosixPath(name).name: name for name in self.tree.names}
         found = {split: self._listed(file, places) for split, file in LISTS.items()}
         counts = {

@@ -29,6 +29,7 @@ class Mnist:
     resize = staticmethod(lanczos)
 
     def __init__(self, path: Path | str) -> None:
+        self.origin = str(Path(path).resolve())
         self._paths = [_found(Path(path), file) for file in FILES]
         self._images, labels = (read_idx(file) for file in self._paths)
         if self._images.ndim != 3 or labels.shape != self._images.shape[:1] or int(labels.max()) > 9:

@@ -107,6 +107,7 @@ class Omniglot:
     resize = staticmethod(nearest)
 
     def __init__(self, path: Path | str, splits: Callable[[Drawings], Spec] = maml) -> None:
+        self.origin = str(Path(path).resolve())
         archives = [Path(path) / f"{part}.zip" for part in PARTS]
         self._trees = [Tree(path)] if not all(a.is_file() for a in archives) else [Tree(a) for a in archives]
         self._files = _files_by_character(self._trees)

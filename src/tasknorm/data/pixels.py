@@ -100,13 +100,13 @@ def bilinear(image: Pixels, size: int) -> Pixels:
     """`(height, width, channels)` to `(size, size, channels)`, bilinear with aligned corners."""
     if image.shape[:2] == (size, size):
         return image
-    planes = torch.from_numpy(image[None]).permute(0, 3, 1, 2)
+    planes = torch.from_numpy(image[None].astype(np.float32)).permute(0, 3, 1, 2)
     rounded: Pixels = bilinear_planes(planes, size).to(torch.uint8)[0].permute(1, 2, 0).numpy()
     return rounded
 
 
 def bilinear_planes(planes: Tensor, size: int) -> Tensor:
-    """uint8 `(images, channels, height, width)` to float `(..., size, size)`, to be rounded down."""
+    """`(images, channels, height, width)` to float `(..., size, size)`, to be rounded down."""
     return F.interpolate(planes.float(), (size, size), mode="bilinear", align_corners=True).add_(0.5)
 
 

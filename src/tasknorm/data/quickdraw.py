@@ -35,6 +35,7 @@ class QuickDraw:
 
     def __init__(self, path: Path | str, splits: ClassSplits | Path | str | None = None) -> None:
         self.tree = Tree(path)
+        self.origin = str(Path(path).resolve())
         self._files = {PurePosixPath(name).stem: name for name in self.tree.names if name.endswith(".npy")}
         if not self._files:
             raise DataError(f"{path}: Quick Draw is one <class>.npy per class, got none; correct the path")

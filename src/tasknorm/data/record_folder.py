@@ -28,6 +28,7 @@ class RecordFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self.origin = str(self.path.resolve())
         self.spec = read_spec(self.path)
         self._counts = images_by_class(self.spec)
         self._files = [RecordFile(self.path / FILE_PATTERN.format(i)) for i in range(len(self._counts))]

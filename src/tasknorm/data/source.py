@@ -15,10 +15,14 @@ class Source(Protocol):
     """Images by class.
 
     Attributes:
+        origin: the file or folder that it is read from.
         spec: classes, splits and how many images each class has.
         channels: 1 (grey) or 3 (red, green, blue).
         resize: how this source's protocol brings an image to another size.
     """
+
+    @property
+    def origin(self) -> str: ...
 
     @property
     def spec(self) -> Spec: ...

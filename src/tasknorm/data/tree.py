@@ -119,7 +119,7 @@ def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     """
     for member in members:
         parts = PurePosixPath(member.filename.replace("\\", "/"))
-        if parts.is_absolute() or ".." in parts.parts or ":" in parts.parts[0]:
+        if parts.is_absolute() or ".." in parts.parts or ":" in member.filename.split("/")[0]:
             raise DataError(
                 f"{path}: a member stays inside its archive, got {member.filename!r}; do not use this archive"
             )
