@@ -255,7 +255,7 @@ def test_a_file_that_is_there_is_verified_only(fetch, server, tmp_path):
 def test_progress_is_shown(fetch):
     fetch("good", md5=MD5)
     assert "file" in fetch.screen.getvalue()
-    assert "MB/s" in fetch.screen.getvalue()
+    assert "1.0/1.0 MB" in fetch.screen.getvalue()
 
 
 def test_a_full_disk(fetch, tmp_path):

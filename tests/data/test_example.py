@@ -68,6 +68,7 @@ def test_unpacked_label_and_unknown_fields_in_any_order():
         (b"\xff" * 11, "ends within 10 bytes"),
         (b"\x0b", "wire type 0, 1, 2 or 5, got 3"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "payload",
 )
 def test_no_example(payload, message):
     with pytest.raises(DataError, match=message):

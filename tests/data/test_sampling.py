@@ -130,7 +130,7 @@ def test_mixture_draws_sources_uniformly():
         (lambda split: VariableSampler(split, max_way=3), "min_way <= max_way"),
         (lambda split: VariableSampler(split, max_context=30), "max_way <= max_context"),
         (lambda split: VariableSampler(split, max_targets=0), "max_targets"),
-        (lambda split: VariableSampler(split, log_weights=(1.0, 0.0)), "lower end first"),
+        (lambda split: VariableSampler(split, log_weights=(1.0, 0.0)), "between -5 and 5"),
         (lambda split: VariableSampler(Split((3, 4, 5, 6, 7), (2, 2, 1, 2, 2))), "class 5 has 1"),
         (lambda split: VariableSampler(Split((), (), (), "bilevel")), "has 0"),
         (lambda split: Mixture([]), "at least one sampler"),

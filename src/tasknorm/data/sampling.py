@@ -17,7 +17,7 @@ from tasknorm.data.draw import Sampler as Sampler
 from tasknorm.data.draw import statistics as statistics
 from tasknorm.data.errors import DataError
 from tasknorm.data.spec import Split
-from tasknorm.data.stream import Floats, Integers, Stream, exp
+from tasknorm.data.stream import Integers, Stream, exp
 
 LN2 = 0.6931471805599453
 MIXTURE = 1  # the purpose of the stream that chooses a source
@@ -116,8 +116,8 @@ class VariableSampler:
                 "an episode needs a target and a context image of each class, got "
                 f"max_targets={self.max_targets} and max_contribution={self.max_contribution}; raise them"
             )
-        if not -700 < self.log_weights[0] <= self.log_weights[1] < 700:
-            raise DataError(f"log_weights are a range, lower end first, got {self.log_weights}; correct it")
+        if not -5 <= self.log_weights[0] <= self.log_weights[1] <= 5:
+            raise DataError(f"log_weights are a range between -5 and 5, got {self.log_weights}; correct it")
         _check_images(self.split, 2, "a context and a target image")
         object.__setattr__(self, "_classes", np.array(self.split.classes, np.int64))
         object.__setattr__(self, "_images", np.array(self.split.images, np.int64))
@@ -158,14 +158,11 @@ class VariableSampler:
         beta = stream.uniforms(1)
         left = images - targets
         size = min(self.max_context, int(np.floor(beta * np.minimum(self.max_contribution, left) + 1).sum()))
-        weights = images * exp(self._log_weights(stream, len(images)))
+        low, high = self.log_weights
+        weights = images * exp(low + (high - low) * stream.uniforms(len(images)))
         share = weights / math.fsum(weights.tolist())  # fsum: the same bits in any order of addition
         shots = np.floor(share * (size - len(images))) + 1
         return [int(shot) for shot in np.minimum(shots, left).tolist()]
-
-    def _log_weights(self, stream: Stream, way: int) -> Floats:
-        low, high = self.log_weights
-        return low + (high - low) * stream.uniforms(way)
 
 
 @dataclass(frozen=True)
@@ -182,9 +179,7 @@ class Mixture:
         if not self.samplers:
             raise DataError("a mixture needs at least one sampler, got none; pass one per source")
         if any(isinstance(sampler, Mixture) for sampler in self.samplers):
-            raise DataError(
-                "a mixture is flat, got a mixture inside it; pass the samplers of both in one list"
-            )
+            raise DataError("a mixture is flat, got one inside it; pass the samplers of both in one list")
 
     def draw(self, seed: int, index: int) -> Draw:
         """Episode `index` of `seed`, its `source` a position in `samplers`."""
@@ -197,9 +192,9 @@ def _chunks(images: Integers, shots: list[int], targets: int) -> Iterator[tuple[
     """Context and target images of each class, from all classes' images laid end to end."""
     start = 0
     for shot in shots:
-        middle = start + shot
-        start = middle + targets
-        yield images[start - targets - shot : middle], images[middle:start]
+        middle, end = start + shot, start + shot + targets
+        yield images[start:middle], images[middle:end]
+        start = end
 
 
 def _check_images(split: Split, needed: int, what: str) -> None:
