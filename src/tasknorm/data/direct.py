@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tasknorm.data.cache import with_channels
 from tasknorm.data.pixels import Pixels, bilinear, bilinear_planes
-from tasknorm.data.source import Source
+from tasknorm.data.source import BulkSource, Source
 
 PIECE = 8  # images resized together: their floats stay in the processor's cache
 
@@ -30,12 +30,24 @@ class Direct:
 
     def batch(self, classes: NDArray[np.int64], numbers: NDArray[np.int64]) -> Pixels:
         """Images `numbers` of `classes`, uint8 `(images, channels, size, size)`."""
-        pairs = list(zip(classes.tolist(), numbers.tolist(), strict=True))
-        batch = torch.empty(len(pairs), self._source.channels, self.size, self.size, dtype=torch.uint8)
-        for start in range(0, len(pairs), PIECE):
-            images = [self._source.image(*pair) for pair in pairs[start : start + PIECE]]
-            batch[start : start + PIECE] = _resized(images, self._source, self.size)
+        images = self._images(classes, numbers)
+        batch = torch.empty(len(images), self._source.channels, self.size, self.size, dtype=torch.uint8)
+        for start in range(0, len(images), PIECE):
+            batch[start : start + PIECE] = _resized(images[start : start + PIECE], self._source, self.size)
         return with_channels(batch.numpy(), self.channels)
+
+    def _images(self, classes: NDArray[np.int64], numbers: NDArray[np.int64]) -> list[Pixels]:
+        """The images as they are, read class by class."""
+        images: list[Pixels] = []
+        ends = [*(np.flatnonzero(np.diff(classes)) + 1).tolist(), len(classes)]
+        for start, end in zip([0, *ends], ends, strict=False):
+            images += self._images_of(int(classes[start]), numbers[start:end].tolist())
+        return images
+
+    def _images_of(self, class_id: int, numbers: list[int]) -> list[Pixels]:
+        if isinstance(self._source, BulkSource):
+            return self._source.images(class_id, numbers)
+        return [self._source.image(class_id, number) for number in numbers]
 
 
 def _resized(images: list[Pixels], source: Source, size: int) -> Tensor:

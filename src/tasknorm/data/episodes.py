@@ -61,8 +61,8 @@ class Episodes:
         images: Images | Sequence[Images],
         sampler: Sampler,
         seed: int = 0,
-        workers: int = 2,
-        ahead: int = 16,
+        workers: int = 1,
+        ahead: int = 8,
     ) -> None:
         self.images = list(images) if isinstance(images, Sequence) else [images]
         self.sampler, self.seed, self.workers, self.ahead = sampler, seed, workers, ahead

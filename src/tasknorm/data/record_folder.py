@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasknorm.data.dataset_spec import FILE_NAME, FILE_PATTERN, read_spec
@@ -41,14 +42,20 @@ class RecordFolder:
             )
 
     def image(self, class_id: int, number: int) -> Pixels:
-        file = self._checked(class_id)
-        ((data, label),) = file.examples([number])
-        if label != class_id:
-            raise DataError(
-                f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got {label}; "
-                "the spec contradicts the file, convert the data set again"
-            )
-        return decoded(data, self.channels, self.where(class_id, number))
+        return self.images(class_id, [number])[0]
+
+    def images(self, class_id: int, numbers: Sequence[int]) -> list[Pixels]:
+        examples = list(self._checked(class_id).examples(numbers))
+        for number, (_, label) in zip(numbers, examples, strict=True):
+            if label != class_id:
+                raise DataError(
+                    f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got {label}; "
+                    "the spec contradicts the file, convert the data set again"
+                )
+        places = (self.where(class_id, number) for number in numbers)
+        return [
+            decoded(data, self.channels, where) for (data, _), where in zip(examples, places, strict=True)
+        ]
 
     def where(self, class_id: int, number: int) -> str:
         return f"{self._files[class_id].path}, record {number}"

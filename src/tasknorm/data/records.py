@@ -7,6 +7,7 @@ A record is its length (uint64, little endian), the length's checksum, the paylo
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -25,6 +26,7 @@ from tasknorm.data.stream import Integers
 
 HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
+SMALL = 1 << 22
 FRAME = HEADER.size + FOOTER.size
 
 
@@ -54,7 +56,7 @@ class RecordFile:
 
     def payloads(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """The contents of some records, their checksums verified, in the order asked for."""
-        with _open(self.path) as file:
+        with _small_in_memory(self.path) as file:
             for number in numbers:
                 if not 0 <= number < len(self):
                     raise DataError(
@@ -138,6 +140,16 @@ def _open(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: a class's records cannot be read ({error}); restore the file") from error
+
+
+def _small_in_memory(path: Path) -> BinaryIO:
+    """A small file is read at once: each system call lets other threads take the interpreter's lock."""
+    file = _open(path)
+    if file.seek(0, 2) > SMALL:
+        return file
+    with file:
+        file.seek(0)
+        return io.BytesIO(file.read())
 
 
 def _scan(path: Path) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tasknorm.data.errors import DataError
 from tasknorm.data.pixels import Pixels, Resize
@@ -43,6 +43,15 @@ class Source(Protocol):
 
     def fingerprint(self) -> str:
         """Changes whenever the images may have changed."""
+        ...
+
+
+@runtime_checkable
+class BulkSource(Source, Protocol):
+    """A source that reads several images of a class faster than one by one."""
+
+    def images(self, class_id: int, numbers: Sequence[int]) -> list[Pixels]:
+        """As `image`, for each of `numbers`."""
         ...
 
 
