@@ -27,7 +27,7 @@ from tasknorm.data import Cached, Direct, Episodes, FixedSampler, Glyphs, Variab
 from tasknorm.data.record_folder import RecordFolder
 from tasknorm.data.source import plain_spec
 
-CLASSES, IMAGES, SIDE = 160, 50, 64
+IMAGES, SIDE = 50, 64
 
 
 def jpegs(class_id: int) -> Iterator[bytes]:
@@ -40,9 +40,9 @@ def jpegs(class_id: int) -> Iterator[bytes]:
         yield file.getvalue()
 
 
-def records(folder: Path) -> RecordFolder:
+def records(folder: Path, classes: int) -> RecordFolder:
     """Synthetic records in Meta-Dataset's format."""
-    names = {f"class{i:03}": IMAGES for i in range(CLASSES)}
+    names = {f"class{i:03}": IMAGES for i in range(classes)}
     write_records(
         folder, plain_spec("synthetic", {"train": names}), ((n, jpegs(i)) for i, n in enumerate(names))
     )
@@ -62,10 +62,10 @@ def speed(episodes: Episodes, seconds: float) -> dict[str, float]:
     return {"episodes_per_second": count / elapsed, "images_per_second": images / elapsed}
 
 
-def measure(folder: Path, seconds: float, workers: int) -> dict[str, dict[str, float]]:
+def measure(folder: Path, seconds: float, workers: int, classes: int) -> dict[str, dict[str, float]]:
     """All three, by name."""
     glyphs = Cached(Glyphs(), 28, folder=folder / "cache")
-    source = records(folder / "records")
+    source = records(folder / "records", classes)
     fixed = FixedSampler(glyphs.spec.splits["train"], way=5, shot=1, targets=15)
     variable = VariableSampler(source.spec.splits["train"])
     cached = Cached(source, 84, folder=folder / "cache")
@@ -85,16 +85,16 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement (default 5)")
     parser.add_argument("--workers", type=int, default=2, help="threads that decode records (default 2)")
+    parser.add_argument("--classes", type=int, default=160, help="of the records (default 160)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), arguments.seconds, arguments.workers)
+        found = measure(Path(folder), arguments.seconds, arguments.workers, arguments.classes)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
     for name, value in found.items():
-        print(
-            f"{name:24}{value['episodes_per_second']:10.1f} episodes/s{value['images_per_second']:12.0f} images/s"
-        )
+        episodes, images = value["episodes_per_second"], value["images_per_second"]
+        print(f"{name:24}{episodes:10.1f} episodes/s{images:12.0f} images/s")
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ class RecordFolder:
         for number, (_, label) in zip(numbers, examples, strict=True):
             if label != class_id:
                 raise DataError(
-                    f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got {label}; "
-                    "the spec contradicts the file, convert the data set again"
+                    f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got "
+                    f"{label}; the spec contradicts the file, convert the data set again"
                 )
         places = (self.where(class_id, number) for number in numbers)
         return [
