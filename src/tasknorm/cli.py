@@ -120,7 +120,7 @@ def show(
 
     with _errors():
         source = opened(name)
-        out = out or Path(f"{source.spec.name}.png")
+        out = out or Path(f"{Path(name).stem}.png")
         sheet(source, split, classes, images).save(out)
     print(out)
 

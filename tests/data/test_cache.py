@@ -178,6 +178,12 @@ def test_repeats_grey_channels_but_drops_no_colour(pets, folder):
         Cached(Folder(pets), 8, channels=1, folder=folder).batch(*ONE)
 
 
+def test_a_name_cannot_leave_the_folder_of_caches(pets, folder):
+    Cached(Folder(pets, name="../../evil [a]"), 8, folder=folder)
+    assert len(files(folder)) == 2
+    assert all(name.startswith("______evil__a_-8px") for name in files(folder))
+
+
 def test_an_empty_source_has_no_cache(pets, folder):
     with pytest.raises(DataError, match="a source to cache has images, got none"):
         Cached(Folder(pets, {"train": []}), 8, folder=folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,7 @@ from tasknorm.data.errors import DataError
 from tasknorm.data.parallel import in_order
 from tasknorm.data.pixels import Pixels
 from tasknorm.data.places import cache_folder
-from tasknorm.data.source import Source, images_by_class
-from tasknorm.data.spec import Spec
+from tasknorm.data.source import Source, images_by_class, pieces
 
 FORMAT = 1
 PIECE = 256  # images that one thread decodes at a time
@@ -82,7 +82,8 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
     }
     if not any(images_by_class(source.spec)):
         raise DataError(f"{source.spec.name}: a source to cache has images, got none; check its files")
-    index = folder / f"{source.spec.name}-{size}px-{_place(source)}.json"
+    name = re.sub(r"[^\w-]", "_", source.spec.name)  # a stranger's spec may name anything
+    index = folder / f"{name}-{size}px-{_place(source)}.json"
     if (pixels := _whole(index, wanted)) is not None:
         return pixels
     try:
@@ -137,18 +138,10 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[int, ...]:
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     workers = os.cpu_count() or 1
-    for images in in_order(
-        lambda part: _decoded(source, part, size), _parts(source.spec), workers, 2 * workers
-    ):
+    parts = pieces(source.spec, PIECE)
+    for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
         file.write(images.tobytes())
     return shape
-
-
-def _parts(spec: Spec) -> Iterator[tuple[int, range]]:
-    """Every class in pieces: a class id and image numbers."""
-    for class_id, images in enumerate(images_by_class(spec)):
-        for start in range(0, images, PIECE):
-            yield class_id, range(start, min(start + PIECE, images))
 
 
 def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:

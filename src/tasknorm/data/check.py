@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tasknorm.data.errors import DataError
 from tasknorm.data.parallel import in_order
-from tasknorm.data.source import Source, images_by_class
+from tasknorm.data.source import Source, pieces
 
 PIECE = 64
 
@@ -15,14 +15,9 @@ PIECE = 64
 def bad_images(source: Source) -> Iterator[str]:
     """A message for each image that cannot be read, in order, while all of them are decoded."""
     workers = os.cpu_count() or 1
-    for messages in in_order(lambda part: _messages(source, *part), _parts(source), workers, 4 * workers):
+    parts = pieces(source.spec, PIECE)
+    for messages in in_order(lambda part: _messages(source, *part), parts, workers, 4 * workers):
         yield from messages
-
-
-def _parts(source: Source) -> Iterator[tuple[int, range]]:
-    for class_id, images in enumerate(images_by_class(source.spec)):
-        for start in range(0, images, PIECE):
-            yield class_id, range(start, min(start + PIECE, images))
 
 
 def _messages(source: Source, class_id: int, numbers: range) -> list[str]:

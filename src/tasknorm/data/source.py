@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from tasknorm.data.errors import DataError
@@ -105,6 +105,13 @@ def images_by_class(spec: Spec) -> list[int]:
         for class_id, images in zip(split.classes, split.images, strict=True):
             counts[class_id] = images
     return counts
+
+
+def pieces(spec: Spec, size: int) -> Iterator[tuple[int, range]]:
+    """All images, some at a time: a class id and up to `size` image numbers."""
+    for class_id, images in enumerate(images_by_class(spec)):
+        for start in range(0, images, size):
+            yield class_id, range(start, min(start + size, images))
 
 
 def chosen_split(spec: Spec, name: str) -> Split:
