@@ -259,8 +259,9 @@ def _plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    mean, scale, shift = (_over_space(table, a) for table in (mean, scale, shift))
-    return ((_at_least_float(a) - mean) * scale + shift).to(a.dtype)
+    """One multiplication and one addition for each number, as batch norm does it."""
+    scale, shift = _over_space(scale, a), _over_space(shift - mean * scale, a)
+    return (_at_least_float(a) * scale + shift).to(a.dtype)
 
 
 def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
