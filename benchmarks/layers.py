@@ -166,6 +166,19 @@ def summary(measured: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[
     return result
 
 
+def table(ratios: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The ratios as a Markdown table."""
+    columns = [(what, mode) for what in ("time", "memory") for mode in ("eager", "compiled")]
+    lines = [
+        "| norm | " + " | ".join(f"{what}, {mode}" for what, mode in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for norm, modes in ratios.items():
+        cells = [f"{modes[mode][what]:.2f}" if mode in modes else "" for what, mode in columns]
+        lines.append(f"| {norm} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -181,15 +194,8 @@ def main() -> None:
     if arguments.json:
         print(json.dumps({"torch": torch.__version__, "ratios": summary(measured), "shapes": measured}, indent=1))
         return
-    print(f"forward + backward relative to eager nn.BatchNorm2d, torch {torch.__version__}, one thread")
-    print(f"{'':14}{'time':>8}{'':10}{'memory':>8}\n{'':14}{'eager':>8}{'compiled':>10}{'eager':>8}{'compiled':>10}")
-    for norm, modes in summary(measured).items():
-        cells = (
-            f"{modes[mode][what]:{width}.2f}" if mode in modes else f"{'-':>{width}}"
-            for what in ("time", "memory")
-            for mode, width in (("eager", 8), ("compiled", 10))
-        )
-        print(f"{norm:14}{''.join(cells)}")
+    print(f"Forward + backward relative to eager nn.BatchNorm2d, torch {torch.__version__}, one thread:\n")
+    print(table(summary(measured)))
 
 
 if __name__ == "__main__":
