@@ -43,9 +43,7 @@ def jpegs(class_id: int) -> Iterator[bytes]:
 def records(folder: Path, classes: int) -> RecordFolder:
     """Synthetic records in Meta-Dataset's format."""
     names = {f"class{i:03}": IMAGES for i in range(classes)}
-    write_records(
-        folder, plain_spec("synthetic", {"train": names}), ((n, jpegs(i)) for i, n in enumerate(names))
-    )
+    write_records(folder, plain_spec("synthetic", {"train": names}), ((n, jpegs(i)) for i, n in enumerate(names)))
     return RecordFolder(folder)
 
 
@@ -72,16 +70,12 @@ def measure(folder: Path, seconds: float, workers: int, classes: int) -> dict[st
     return {
         "fixed_from_cache": speed(Episodes(glyphs, fixed, workers=1), seconds),
         "variable_from_cache": speed(Episodes(cached, variable, workers=1), seconds),
-        "variable_from_records": speed(
-            Episodes(Direct(source, 84), variable, workers=workers, ahead=4), seconds
-        ),
+        "variable_from_records": speed(Episodes(Direct(source, 84), variable, workers=workers, ahead=4), seconds),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement (default 5)")
     parser.add_argument("--workers", type=int, default=2, help="threads that decode records (default 2)")

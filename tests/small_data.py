@@ -88,10 +88,7 @@ def cifar_records(labels: int, images: int) -> bytes:
 def write_cifar(root: Path) -> None:
     (root / "cifar10").mkdir()
     with tarfile.open(root / "cifar10" / "cifar-10-binary.tar.gz", "w:gz") as archive:
-        names = (
-            "airplane automobile bird cat deer dog frog horse ship truck".replace(" ", "\n").encode()
-            + b"\n\n"
-        )
+        names = "airplane automobile bird cat deer dog frog horse ship truck".replace(" ", "\n").encode() + b"\n\n"
         files = {"batches.meta.txt": names, "test_batch.bin": cifar_records(10, 40)}
         for name, content in files.items():
             member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
@@ -113,9 +110,7 @@ def write_pets(folder: Path, classes: int = 20, images: int = 6) -> None:
         (folder / f"pet{i:02}").mkdir(parents=True)
         for number in range(images):
             side = 8 + number
-            (folder / f"pet{i:02}" / f"{number}.png").write_bytes(
-                encoded(noise(100 * i + number, side, 10, 3))
-            )
+            (folder / f"pet{i:02}" / f"{number}.png").write_bytes(encoded(noise(100 * i + number, side, 10, 3)))
     splits = {"train": [], "valid": [], "test": []}
     for i in range(classes):
         splits["train" if i < 10 else "valid" if i < 15 else "test"].append(f"pet{i:02}")

@@ -1,5 +1,20 @@
 """Normalization for few-shot and meta-learning: TaskNorm and every scheme it is compared with."""
 
+from tasknorm.audit import Audit, audit
+from tasknorm.convert import convert
 from tasknorm.episode import Episode
+from tasknorm.norms import NORMS, Norm
+from tasknorm.phase import PhaseError, context, joint, target
 
-__all__ = ["Episode"]
+__all__ = [
+    "NORMS",
+    "Audit",
+    "Episode",
+    "Norm",
+    "PhaseError",
+    "audit",
+    "context",
+    "convert",
+    "joint",
+    "target",
+]

@@ -56,9 +56,7 @@ def list_(as_json: Json = False) -> None:
 @data.command(epilog="Example: tasknorm data download omniglot")
 def download(
     name: Annotated[str, typer.Argument(help="omniglot, mnist, cifar10, cifar100 or quickdraw.")],
-    classes: Annotated[
-        list[str] | None, typer.Option("--class", help="A class of quickdraw; repeat it.")
-    ] = None,
+    classes: Annotated[list[str] | None, typer.Option("--class", help="A class of quickdraw; repeat it.")] = None,
 ) -> None:
     """Fetch a data set from its official address; goes on where it broke off."""
     from tasknorm.data.fetch import fetch

@@ -31,7 +31,10 @@ class Episode:
     target_y: Tensor
 
     def __post_init__(self) -> None:
-        for name, x, y in (("context", self.context_x, self.context_y), ("target", self.target_x, self.target_y)):
+        for name, x, y in (
+            ("context", self.context_x, self.context_y),
+            ("target", self.target_x, self.target_y),
+        ):
             if y.ndim != 1 or len(x) != len(y):
                 raise ValueError(
                     f"each {name} example needs one label, got {name}_x of shape {tuple(x.shape)} and {name}_y of "

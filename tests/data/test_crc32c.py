@@ -34,7 +34,4 @@ def test_around_the_size_of_a_chunk(size):
 
 
 def test_mask():
-    assert (
-        masked_crc32c(b"123456789")
-        == (((0xE3069283 >> 15 | 0xE3069283 << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
-    )
+    assert masked_crc32c(b"123456789") == (((0xE3069283 >> 15 | 0xE3069283 << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32

@@ -152,9 +152,7 @@ GOOD = ["good", "drops", "drops_once_without_range", "announces_more", "resumes_
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_whole_file_arrives(fetch, tmp_path, name):
-    assert (
-        fetch(name, md5=MD5, sha256=SHA256, size=len(CONTENT) if name != "announces_more" else None) == SHA256
-    )
+    assert fetch(name, md5=MD5, sha256=SHA256, size=len(CONTENT) if name != "announces_more" else None) == SHA256
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert listing(tmp_path) == ["file"]
 

@@ -68,9 +68,7 @@ def check_episode(episode, shots=None):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.integers(1, 10), st.integers(1, 5), st.integers(1, 10), st.integers(0, 2**40), st.integers(0, 2**40)
-)
+@given(st.integers(1, 10), st.integers(1, 5), st.integers(1, 10), st.integers(0, 2**40), st.integers(0, 2**40))
 def test_fixed_episodes_hold_what_they_should(way, shot, targets, seed, index):
     images = Numbered()
     sampler = FixedSampler(images.spec.splits["train"], way, shot, targets)

@@ -26,9 +26,7 @@ def test_fetches_every_file_into_the_data_sets_folder(asked, tmp_path, name):
 
 def test_fetches_classes_of_quickdraw(asked, tmp_path):
     fetch("quickdraw", tmp_path, ["The Eiffel Tower", "cat"])
-    assert [path for _, path, _ in asked] == [
-        tmp_path / "quickdraw" / f"{n}.npy" for n in ("The Eiffel Tower", "cat")
-    ]
+    assert [path for _, path, _ in asked] == [tmp_path / "quickdraw" / f"{n}.npy" for n in ("The Eiffel Tower", "cat")]
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,7 @@ def test_splits_the_classes_itself_in_the_same_way_everywhere(pets):
     assert [names[i] for i in splits["test"].classes] == ["pet06", "pet09"]  # by SHA-256: on any machine
 
 
-@pytest.mark.parametrize(
-    ("classes", "sizes"), [(1, [1, 0, 0]), (3, [3, 0, 0]), (4, [2, 1, 1]), (20, [14, 3, 3])]
-)
+@pytest.mark.parametrize(("classes", "sizes"), [(1, [1, 0, 0]), (3, [3, 0, 0]), (4, [2, 1, 1]), (20, [14, 3, 3])])
 def test_few_classes_go_to_training_first(tmp_path, classes, sizes):
     write_pets(tmp_path / "pets", classes=classes, images=1)
     splits = Folder(tmp_path / "pets").spec.splits

@@ -51,9 +51,7 @@ def test_wrong_files(tmp_path, pack, content, message):
     assert str(tmp_path / "images") in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda z: z[:-9], lambda z: z[:-1] + b"x", lambda z: z[:20] + b"xx" + z[22:]]
-)
+@pytest.mark.parametrize("change", [lambda z: z[:-9], lambda z: z[:-1] + b"x", lambda z: z[:20] + b"xx" + z[22:]])
 def test_corrupt_gzip(tmp_path, change):
     (tmp_path / "images.gz").write_bytes(change(gzip.compress(idx(IMAGES))))
     with pytest.raises(DataError, match=r"images\.gz: cannot be read"):

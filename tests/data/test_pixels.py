@@ -27,9 +27,7 @@ def test_decodes_every_format_to_the_channels_asked_for(form, channels):
         assert image.dtype == np.uint8
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_rows": 1}]
-)
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_rows": 1}])
 @pytest.mark.parametrize("shape", [(64, 48, 3), (64, 48), (17, 31, 3)])
 def test_jpegs_decode_as_pillow_decodes_them(options, shape):
     smooth = Image.fromarray(noise(1, *shape)).resize(shape[1::-1]).rotate(10)
@@ -42,9 +40,7 @@ def test_jpegs_decode_as_pillow_decodes_them(options, shape):
 def test_a_cmyk_jpeg_is_left_to_pillow():
     file = io.BytesIO()
     Image.fromarray(noise(2, 16, 16, 4), "CMYK").save(file, "JPEG")
-    np.testing.assert_array_equal(
-        decoded(file.getvalue(), 3, "x"), np.asarray(Image.open(file).convert("RGB"))
-    )
+    np.testing.assert_array_equal(decoded(file.getvalue(), 3, "x"), np.asarray(Image.open(file).convert("RGB")))
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "BMP"])
@@ -69,16 +65,11 @@ def test_what_is_no_image_is_an_error():
 
 def png_that_claims(width, height):
     def chunk(kind, content):
-        return (
-            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        )
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"\0" * 99))
-        + chunk(b"IEND", b"")
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 99)) + chunk(b"IEND", b"")
     )
 
 
@@ -119,17 +110,13 @@ def test_bilinear_is_torchs_with_aligned_corners(height, width, channels, size):
 def test_bilinear_keeps_corners():
     image = noise(3, 20, 30, 3)
     small = bilinear(image, 8)
-    np.testing.assert_array_equal(
-        small[[0, 0, -1, -1], [0, -1, 0, -1]], image[[0, 0, -1, -1], [0, -1, 0, -1]]
-    )
+    np.testing.assert_array_equal(small[[0, 0, -1, -1], [0, -1, 0, -1]], image[[0, 0, -1, -1], [0, -1, 0, -1]])
 
 
 def test_nearest_invents_no_values():
     image = np.where(noise(4, 105, 105, 1) > 127, 255, 0).astype(np.uint8)
     one_bit = Image.fromarray(image[:, :, 0]).convert("1")
-    expected = np.asarray(
-        one_bit.resize((28, 28), Image.Resampling.LANCZOS).convert("L")
-    )  # ignored for one bit
+    expected = np.asarray(one_bit.resize((28, 28), Image.Resampling.LANCZOS).convert("L"))  # ignored for one bit
     np.testing.assert_array_equal(nearest(image, 28)[:, :, 0], expected)
 
 

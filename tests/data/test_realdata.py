@@ -49,9 +49,7 @@ def test_is_complete_and_gives_episodes(name, data_root):
     assert tuple(len(splits[split].classes) for split in ("train", "valid", "test")) == classes
     assert sum(sum(split.images) for split in splits.values()) == images
     assert source.image(0, 0).shape == (side, side, source.channels)
-    reader = (
-        Direct if name in ("omniglot", "omniglot_vinyals") else Cached
-    )  # both are omniglot_alphabets again
+    reader = Direct if name in ("omniglot", "omniglot_vinyals") else Cached  # both are omniglot_alphabets again
     episodes = Episodes(reader(source, SIZE), FixedSampler(splits["test"], way=5, shot=1, targets=15))
     for episode in islice(episodes, 3):
         assert episode.context_x.shape == (5, source.channels, SIZE, SIZE)

@@ -28,9 +28,7 @@ def test_reads_the_images_that_were_written(recorded):
 
 def test_a_missing_class_is_an_error(recorded):
     (recorded / "3.tfrecords").unlink()
-    with pytest.raises(
-        DataError, match=r"3.tfrecords: each class of dataset_spec.json has its file, 1 are missing"
-    ):
+    with pytest.raises(DataError, match=r"3.tfrecords: each class of dataset_spec.json has its file, 1 are missing"):
         RecordFolder(recorded)
 
 

@@ -74,9 +74,7 @@ def test_truncated(path, cut):
         read_all(path)
 
 
-@pytest.mark.parametrize(
-    ("position", "part"), [(0, "length"), (9, "length"), (20, "content"), (-1, "content")]
-)
+@pytest.mark.parametrize(("position", "part"), [(0, "length"), (9, "length"), (20, "content"), (-1, "content")])
 def test_corrupt(path, position, part):
     second, third = RecordFile(path).offsets[1:3].tolist()
     content = bytearray(path.read_bytes())

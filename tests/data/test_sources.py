@@ -87,9 +87,7 @@ def test_gives_episodes(name, data_folder):
     assert episode.context_y.tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    "name", ["mini_imagenet", "mnist", "cifar10", "cifar100", "quickdraw", "folder", "records"]
-)
+@pytest.mark.parametrize("name", ["mini_imagenet", "mnist", "cifar10", "cifar100", "quickdraw", "folder", "records"])
 def test_whole_files_have_no_bad_images(name, data_folder):
     assert list(bad_images(opened(NAMES[name], data_folder))) == []
 

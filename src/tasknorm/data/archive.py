@@ -41,9 +41,7 @@ def unpack(archive: Path | str, folder: Path | str) -> None:
     except DataError:
         raise
     except BROKEN as error:
-        raise DataError(
-            f"{archive}: cannot be unpacked ({error}); download it again, or free some space"
-        ) from error
+        raise DataError(f"{archive}: cannot be unpacked ({error}); download it again, or free some space") from error
 
 
 def _fill(folder: Path, archive: Path) -> None:
@@ -79,9 +77,7 @@ def _entries(archive: Path) -> Iterator[Entry]:
         return _tar_entries(archive)
     if start in (b"PK\x03\x04", b"PK\x05\x06"):
         return _zip_entries(archive)
-    raise DataError(
-        f"{archive}: an archive is a zip or a tar.gz, this starts with {start!r}; download it again"
-    )
+    raise DataError(f"{archive}: an archive is a zip or a tar.gz, this starts with {start!r}; download it again")
 
 
 def _zip_entries(archive: Path) -> Iterator[Entry]:
@@ -116,9 +112,7 @@ def _inner_path(archive: Path, name: str) -> PurePosixPath:
     """An entry's path, which stays inside the folder on any system."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or name[1:2] == ":" or "\0" in name:
-        raise DataError(
-            f"{archive}: an entry's path stays inside its folder, got {name!r}; do not trust this archive"
-        )
+        raise DataError(f"{archive}: an entry's path stays inside its folder, got {name!r}; do not trust this archive")
     return path
 
 
@@ -130,6 +124,4 @@ def _absurd(archive: Path) -> DataError:
 
 
 def _no_file(archive: Path, name: str) -> DataError:
-    return DataError(
-        f"{archive}: an entry is a file or a folder, {name!r} is neither; do not trust this archive"
-    )
+    return DataError(f"{archive}: an entry is a file or a folder, {name!r} is neither; do not trust this archive")

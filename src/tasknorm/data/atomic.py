@@ -65,6 +65,4 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def _check_absent(path: Path) -> None:
     if os.path.lexists(path):
-        raise DataError(
-            f"{path}: a new folder needs a free name, this one is taken; remove it or choose another"
-        )
+        raise DataError(f"{path}: a new folder needs a free name, this one is taken; remove it or choose another")

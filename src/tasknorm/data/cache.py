@@ -44,9 +44,7 @@ class Cached:
         DataError: if an image is bad, or the disk is full; a cache that was there before stays whole.
     """
 
-    def __init__(
-        self, source: Source, size: int, channels: int | None = None, folder: Path | None = None
-    ) -> None:
+    def __init__(self, source: Source, size: int, channels: int | None = None, folder: Path | None = None) -> None:
         self.spec, self.size = source.spec, size
         self.channels = channels or source.channels
         pixels = _opened(source, size, folder or cache_folder())
@@ -98,9 +96,7 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
             "or set TASKNORM_CACHE to another folder"
         ) from error
     if pixels is None:
-        raise DataError(
-            f"{index}: a cache stays as it was written, got another one; let nothing else write there"
-        )
+        raise DataError(f"{index}: a cache stays as it was written, got another one; let nothing else write there")
     return pixels
 
 

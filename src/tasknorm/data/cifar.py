@@ -113,9 +113,7 @@ def _tar_files(path: Path, name: str) -> dict[str, bytes]:
             _refuse_pickles(path, name, members)
             missing = [file for file in FILES[name] if file not in members]
             if missing:
-                raise DataError(
-                    f"{path}: {name} holds {missing[0]}, got none; fetch the official binary archive"
-                )
+                raise DataError(f"{path}: {name} holds {missing[0]}, got none; fetch the official binary archive")
             return {file: _extracted(archive, members[file]) for file in FILES[name]}
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise DataError(f"{path}: an archive is a whole tar file, got {error}; fetch it again") from error
@@ -123,9 +121,7 @@ def _tar_files(path: Path, name: str) -> dict[str, bytes]:
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     if member.size > 1 << 28:
-        raise DataError(
-            f"{archive.name!r}: {member.name} is below 256 MiB, got {member.size:,}; do not use it"
-        )
+        raise DataError(f"{archive.name!r}: {member.name} is below 256 MiB, got {member.size:,}; do not use it")
     file = archive.extractfile(member)
     return b"" if file is None else file.read()
 

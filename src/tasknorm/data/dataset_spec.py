@@ -32,9 +32,7 @@ def read_spec(path: Path | str) -> Spec:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(
-            f"{path}: cannot be read as JSON ({error}); pass Meta-Dataset's own {FILE_NAME}"
-        ) from error
+        raise DataError(f"{path}: cannot be read as JSON ({error}); pass Meta-Dataset's own {FILE_NAME}") from error
     kind = content.get("__class__") if isinstance(content, dict) else None
     if kind not in _KINDS:
         raise DataError(f"{path}: __class__ is one of {', '.join(_KINDS)}, got {kind!r}; convert the file")
@@ -60,9 +58,7 @@ def _class_names(content: dict[str, Any]) -> tuple[str, ...]:
 
 def _count(value: Any) -> int:
     if type(value) is not int or value < 0:
-        raise DataError(
-            f"a number of classes or images is a whole number from 0 up, got {value!r}; correct it"
-        )
+        raise DataError(f"a number of classes or images is a whole number from 0 up, got {value!r}; correct it")
     return value
 
 
@@ -77,9 +73,7 @@ def _per_split(counts: dict[str, Any]) -> dict[str, range]:
 
 def _check_total(found: int, names: tuple[str, ...], where: str) -> None:
     if found != len(names):
-        raise DataError(
-            f"{where} and class_names name the same classes, got {found} and {len(names)}; correct one"
-        )
+        raise DataError(f"{where} and class_names name the same classes, got {found} and {len(names)}; correct one")
 
 
 def _plain(content: dict[str, Any]) -> Spec:
@@ -104,9 +98,7 @@ def _bilevel(content: dict[str, Any]) -> Spec:
         classes = tuple(class_id for group in members for class_id in group)
         positions = tuple(tuple(r) for r in _ranges([len(group) for group in members]))
         counts = tuple(_count(images[str(i)]) for i in classes)
-        splits[split] = Split(
-            classes, counts, positions, "bilevel", tuple(str(group_names[str(i)]) for i in ids)
-        )
+        splits[split] = Split(classes, counts, positions, "bilevel", tuple(str(group_names[str(i)]) for i in ids))
     return Spec(str(content["name"]), names, splits)
 
 
@@ -114,9 +106,7 @@ def _hierarchical(content: dict[str, Any]) -> Spec:
     names = _class_names(content)
     ids = {name: class_id for class_id, name in enumerate(names)}
     splits = {
-        split: dag_split(
-            content["split_subgraphs"][split.upper()], content["images_per_class"][split.upper()], ids
-        )
+        split: dag_split(content["split_subgraphs"][split.upper()], content["images_per_class"][split.upper()], ids)
         for split in SPLITS
     }
     _check_total(sum(len(split.classes) for split in splits.values()), names, "split_subgraphs")

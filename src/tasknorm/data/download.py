@@ -80,9 +80,7 @@ def download(
             finally:
                 transfer.forget()
     if not sha256 and not md5:
-        console.print(
-            f"{path.name}: nobody publishes a checksum of it, so it is not verified (SHA-256 {digest})"
-        )
+        console.print(f"{path.name}: nobody publishes a checksum of it, so it is not verified (SHA-256 {digest})")
     return digest
 
 

@@ -81,9 +81,7 @@ class Episodes:
     def __iter__(self) -> Iterator[Episode]:
         """Endless, from the position on; the position moves as episodes are handed out."""
         start = self.position
-        for index, episode in enumerate(
-            in_order(self.__getitem__, count(start), self.workers, self.ahead), start
-        ):
+        for index, episode in enumerate(in_order(self.__getitem__, count(start), self.workers, self.ahead), start):
             self.position = index + 1
             yield episode
 

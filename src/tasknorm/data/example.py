@@ -129,9 +129,7 @@ def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
         position += 1
         if byte < 0x80:
             return result & 0xFFFFFFFFFFFFFFFF, position
-    raise DataError(
-        "an integer ends within 10 bytes and its message, this one does not; the example is corrupt"
-    )
+    raise DataError("an integer ends within 10 bytes and its message, this one does not; the example is corrupt")
 
 
 def _signed(value: int) -> int:

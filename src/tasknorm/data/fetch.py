@@ -27,9 +27,7 @@ def _addresses(name: str, classes: Sequence[str]) -> Sequence[Address]:
     if name == "quickdraw" and classes:
         return [quickdraw(class_name) for class_name in classes]
     if name == "quickdraw":
-        raise DataError(
-            "quickdraw: all 345 classes are 37 GB, got no class; name those you want with --class"
-        )
+        raise DataError("quickdraw: all 345 classes are 37 GB, got no class; name those you want with --class")
     if classes:
         raise DataError(f"{name}: only quickdraw comes by class, got {len(classes)} classes; leave them out")
     if name not in ADDRESSES:

@@ -68,9 +68,7 @@ class Glyphs:
         shapes = np.stack([shape(character, font) for font in fonts_of(character)])
         fields = torch.from_numpy(shapes[np.arange(DRAWINGS) % len(shapes)])
         key = hashlib.sha256(f"{VERSION} {self.seed} {character}".encode()).digest()
-        return drawn(fields, SIZE, np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16]))))[
-            ..., None
-        ]
+        return drawn(fields, SIZE, np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16]))))[..., None]
 
 
 def fonts_of(character: str) -> list[str]:
@@ -87,9 +85,7 @@ def shape(character: str, font: str) -> Pixels:
     scale = BOX / max(ink.size)
     width, height = (max(1, round(side * scale)) for side in ink.size)
     canvas = Image.new("L", (CANVAS, CANVAS))
-    canvas.paste(
-        ink.resize((width, height), Image.Resampling.BICUBIC), ((CANVAS - width) // 2, (CANVAS - height) // 2)
-    )
+    canvas.paste(ink.resize((width, height), Image.Resampling.BICUBIC), ((CANVAS - width) // 2, (CANVAS - height) // 2))
     return np.asarray(canvas)
 
 

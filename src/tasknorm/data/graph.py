@@ -28,9 +28,7 @@ def dag_split(nodes: Sequence[Mapping[str, Any]], images: Mapping[str, int], ids
     """
     children = {str(node["wn_id"]): tuple(map(str, node["children_ids"])) for node in nodes}
     if len(children) != len(nodes):
-        raise DataError(
-            f"a graph names each node once, got {len(nodes)} nodes with {len(children)} names; remove one"
-        )
+        raise DataError(f"a graph names each node once, got {len(nodes)} nodes with {len(children)} names; remove one")
     leaves = [name for name, below in children.items() if not below]
     for name in leaves:
         if name not in ids or type(images.get(name)) is not int:
@@ -63,9 +61,7 @@ def _spans(children: Mapping[str, tuple[str, ...]], position: Mapping[str, int])
                 name = path.pop()
                 spans.setdefault(name, frozenset().union(*(spans[child] for child in children[name])))
             elif waiting[0] not in children:
-                raise DataError(
-                    f"a child is a node of the graph, {waiting[0]} is not; add it or remove the link"
-                )
+                raise DataError(f"a child is a node of the graph, {waiting[0]} is not; add it or remove the link")
             elif waiting[0] in path:
                 raise DataError(f"a graph has no cycle, {waiting[0]} lies below itself; remove a link")
             else:

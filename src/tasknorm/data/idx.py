@@ -46,9 +46,7 @@ def _read(file: BinaryIO, path: Path) -> NDArray[np.uint8]:
     shape = _shape(file, path)
     size = math.prod(shape)
     if size > LARGEST:
-        raise DataError(
-            f"{path}: an idx file holds at most {LARGEST} bytes, got the shape {shape}; split the file"
-        )
+        raise DataError(f"{path}: an idx file holds at most {LARGEST} bytes, got the shape {shape}; split the file")
     start = 4 + 4 * len(shape)
     content = bytearray()
     while len(content) <= size and (chunk := file.read(min(CHUNK, size + 1 - len(content)))):
@@ -68,16 +66,12 @@ def _read(file: BinaryIO, path: Path) -> NDArray[np.uint8]:
 def _shape(file: BinaryIO, path: Path) -> tuple[int, ...]:
     magic = file.read(4)
     if len(magic) < 4 or magic[:2] != b"\0\0":
-        raise DataError(
-            f"{path}: an idx file starts with two zeros and a type, got {magic!r}; pass another file"
-        )
+        raise DataError(f"{path}: an idx file starts with two zeros and a type, got {magic!r}; pass another file")
     if magic[2] != UNSIGNED_BYTE:
         raise DataError(f"{path}: bytes (type 0x08) are read, got type {magic[2]:#04x}; convert the file")
     dimensions = magic[3]
     if not 1 <= dimensions <= MOST_DIMENSIONS:
-        raise DataError(
-            f"{path}: an array has 1 to {MOST_DIMENSIONS} dimensions, got {dimensions}; pass another file"
-        )
+        raise DataError(f"{path}: an array has 1 to {MOST_DIMENSIONS} dimensions, got {dimensions}; pass another file")
     header = file.read(4 * dimensions)
     if len(header) < 4 * dimensions:
         raise DataError(f"{path}: the header is cut off at byte {4 + len(header)}; download the file again")

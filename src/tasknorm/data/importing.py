@@ -20,9 +20,7 @@ from tasknorm.data.source import Source, images_by_class
 QUALITY = 95
 
 
-def import_source(
-    path: Path, name: str, root: Path, splits: Path | None = None, records: bool = False
-) -> Source:
+def import_source(path: Path, name: str, root: Path, splits: Path | None = None, records: bool = False) -> Source:
     """Check the data set at `path` and put it into the data folder `root` as `name`.
 
     Args:
@@ -78,9 +76,7 @@ def _copy(path: Path, place: Path, splits: Path | None, name: str) -> None:
                 part.unlink(missing_ok=True)
     except OSError as error:
         own.unlink(missing_ok=True)
-        raise DataError(
-            f"{place}: could not be written ({error}); free space, or set TASKNORM_DATA"
-        ) from error
+        raise DataError(f"{place}: could not be written ({error}); free space, or set TASKNORM_DATA") from error
 
 
 def _encoded(source: Source) -> Iterator[tuple[str, Iterator[bytes]]]:

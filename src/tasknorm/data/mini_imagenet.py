@@ -33,9 +33,7 @@ class MiniImagenet:
         self.origin = str(Path(path).resolve())
         places = {PurePosixPath(name).name: name for name in self.tree.names}
         found = {split: self._listed(file, places) for split, file in LISTS.items()}
-        counts = {
-            split: {label: len(files) for label, files in part.items()} for split, part in found.items()
-        }
+        counts = {split: {label: len(files) for label, files in part.items()} for split, part in found.items()}
         self.spec = plain_spec("mini_imagenet", counts)
         self._files = [files for part in found.values() for files in part.values()]
 

@@ -38,9 +38,7 @@ class Mnist:
                 f"and {labels.shape} with labels up to {labels.max()}; fetch both files again"
             )
         self._rows = [np.flatnonzero(labels == digit) for digit in range(10)]
-        self.spec = plain_spec(
-            "mnist", {"test": {f"class_{i}": len(rows) for i, rows in enumerate(self._rows)}}
-        )
+        self.spec = plain_spec("mnist", {"test": {f"class_{i}": len(rows) for i, rows in enumerate(self._rows)}})
 
     def image(self, class_id: int, number: int) -> Pixels:
         image: Pixels = self._images[self._rows[class_id][number]]

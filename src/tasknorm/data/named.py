@@ -100,6 +100,4 @@ def present(root: Path) -> list[str]:
 def _may_be_source(path: Path) -> bool:
     if path.name.startswith("."):
         return False
-    return path.suffix == ".zip" or (
-        path.is_dir() and any(p.is_dir() or p.name == FILE_NAME for p in path.iterdir())
-    )
+    return path.suffix == ".zip" or (path.is_dir() and any(p.is_dir() or p.name == FILE_NAME for p in path.iterdir()))

@@ -61,9 +61,7 @@ def maml(drawings: Drawings) -> Spec:
     """
     order = shuffled(sorted(drawings))
     parts = {"train": order[:1100], "valid": order[1100:1200], "test": order[1200:]}
-    return plain_spec(
-        "omniglot", {split: {c: drawings[c] for c in sorted(part)} for split, part in parts.items()}
-    )
+    return plain_spec("omniglot", {split: {c: drawings[c] for c in sorted(part)} for split, part in parts.items()})
 
 
 def vinyals(drawings: Drawings) -> Spec:

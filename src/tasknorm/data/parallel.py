@@ -15,9 +15,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int
-) -> Iterator[Result]:
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int) -> Iterator[Result]:
     """`map(function, items)`, with `workers` threads at most `ahead` items in front of the reader.
 
     The results and their order do not depend on the number of threads; 0 does the work in the reader's own.

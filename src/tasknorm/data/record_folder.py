@@ -53,9 +53,7 @@ class RecordFolder:
                     f"{label}; the spec contradicts the file, convert the data set again"
                 )
         places = (self.where(class_id, number) for number in numbers)
-        return [
-            decoded(data, self.channels, where) for (data, _), where in zip(examples, places, strict=True)
-        ]
+        return [decoded(data, self.channels, where) for (data, _), where in zip(examples, places, strict=True)]
 
     def where(self, class_id: int, number: int) -> str:
         return f"{self._files[class_id].path}, record {number}"

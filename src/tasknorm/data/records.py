@@ -110,15 +110,11 @@ def write_records(folder: Path | str, spec: Spec, classes: Iterable[tuple[str, I
         for name, images in classes:
             class_id = ids.get(name, -1)
             if class_id < 0 or class_id in counts:
-                raise DataError(
-                    f"{folder}: each class of the spec is written once, got {name!r}; correct the names"
-                )
+                raise DataError(f"{folder}: each class of the spec is written once, got {name!r}; correct the names")
             counts[class_id] = write_record_file(part / FILE_PATTERN.format(class_id), images, class_id)
         missing = [name for name, class_id in ids.items() if class_id not in counts]
         if missing:
-            raise DataError(
-                f"{folder}: each class of the spec is written, {missing[0]!r} has no images; add them"
-            )
+            raise DataError(f"{folder}: each class of the spec is written, {missing[0]!r} has no images; add them")
         written = Spec(spec.name, spec.class_names, {s: _counted(spec.splits[s], counts) for s in SPLITS})
         write_spec(written, part)
     return written

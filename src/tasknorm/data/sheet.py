@@ -18,9 +18,7 @@ def sheet(source: Source, split: str, classes: int = 20, images: int = 10, size:
         DataError: if the split is empty, or an image is bad.
     """
     chosen = chosen_split(source.spec, split)
-    rows = np.unique(
-        np.linspace(0, len(chosen.classes) - 1, min(classes, len(chosen.classes))).round().astype(int)
-    )
+    rows = np.unique(np.linspace(0, len(chosen.classes) - 1, min(classes, len(chosen.classes))).round().astype(int))
     page = Image.new("RGB", (LABEL + images * (size + GAP), len(rows) * (size + GAP)), "white")
     write = ImageDraw.Draw(page)
     for y, position in enumerate(rows.tolist()):

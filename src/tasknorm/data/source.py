@@ -73,11 +73,7 @@ def plain_spec(name: str, classes: Mapping[str, Mapping[str, int]]) -> Spec:
 def bilevel_spec(name: str, alphabets: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Spec:
     """A spec from `{split: {alphabet: {class name: images}}}`; class ids run as in `plain_spec`."""
     flat = {
-        split: {
-            f"{alphabet}/{name}": images
-            for alphabet, names in groups.items()
-            for name, images in names.items()
-        }
+        split: {f"{alphabet}/{name}": images for alphabet, names in groups.items() for name, images in names.items()}
         for split, groups in alphabets.items()
     }
     plain = plain_spec(name, flat)
@@ -122,7 +118,5 @@ def chosen_split(spec: Spec, name: str) -> Split:
     """
     filled = [split for split in SPLITS if split in spec.splits and spec.splits[split].classes]
     if name not in filled:
-        raise DataError(
-            f"{spec.name}: its filled splits are {', '.join(filled) or 'none'}, got {name!r}; choose one"
-        )
+        raise DataError(f"{spec.name}: its filled splits are {', '.join(filled) or 'none'}, got {name!r}; choose one")
     return spec.splits[name]

@@ -49,18 +49,14 @@ class Split:
         _check_unique(self.classes, "a split lists each class once", "remove the repeated class id")
         for class_id, images in zip(self.classes, self.images, strict=True):
             if images < 0:
-                raise DataError(
-                    f"a class has no images or more, got {images} for class {class_id}; count its images"
-                )
+                raise DataError(f"a class has no images or more, got {images} for class {class_id}; count its images")
         self._check_groups()
 
     def _check_groups(self) -> None:
         if self.kind not in ("plain", "bilevel", "dag"):
             raise DataError(f"a split's kind is plain, bilevel or dag, got {self.kind!r}; choose one of them")
         if self.kind == "plain" and self.groups:
-            raise DataError(
-                f"a plain split has no groups, got {len(self.groups)}; say kind='bilevel' or kind='dag'"
-            )
+            raise DataError(f"a plain split has no groups, got {len(self.groups)}; say kind='bilevel' or kind='dag'")
         if self.group_names and len(self.group_names) != len(self.groups):
             raise DataError(
                 f"each group has one name, got {len(self.groups)} groups and {len(self.group_names)} names; "
@@ -98,9 +94,7 @@ class Spec:
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
             if name not in SPLITS:
-                raise DataError(
-                    f"{self.name}: a split is one of {', '.join(SPLITS)}, got {name!r}; rename it"
-                )
+                raise DataError(f"{self.name}: a split is one of {', '.join(SPLITS)}, got {name!r}; rename it")
             unknown = [class_id for class_id in split.classes if not 0 <= class_id < len(self.class_names)]
             if unknown:
                 raise DataError(

@@ -28,9 +28,7 @@ class Transfer:
         verified: a checksum will tell whether old and new bytes belong together.
     """
 
-    def __init__(
-        self, url: str, file: FileIO, part: Path, size: int | None, timeout: float, verified: bool
-    ) -> None:
+    def __init__(self, url: str, file: FileIO, part: Path, size: int | None, timeout: float, verified: bool) -> None:
         self.url = url
         self.size = size
         self.position = file.seek(0, 2)
@@ -133,10 +131,6 @@ class Transfer:
                 self.position += written
                 chunk = chunk[written:]
         except OSError as error:
-            raise DataError(
-                f"{self._part}: cannot be written ({error}); free space and run it again"
-            ) from error
+            raise DataError(f"{self._part}: cannot be written ({error}); free space and run it again") from error
         if self.size is not None and self.position > self.size:
-            raise DataError(
-                f"{self.url}: the file has {self.size} bytes, the server sent more; it has another file"
-            )
+            raise DataError(f"{self.url}: the file has {self.size} bytes, the server sent more; it has another file")

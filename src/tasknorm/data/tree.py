@@ -38,9 +38,7 @@ class Tree:
         elif self.path.is_file():
             self.names = self._members()
         else:
-            raise DataError(
-                f"{self.path}: a source is a folder or a zip archive, got no such file; correct the path"
-            )
+            raise DataError(f"{self.path}: a source is a folder or a zip archive, got no such file; correct the path")
 
     def __repr__(self) -> str:
         return f"Tree({str(self.path)!r}, files={len(self.names)})"

@@ -1,0 +1,45 @@
+"""CBN, conventional batch normalization: section 3.1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasknorm.norms.norm import Activations, Moments, Norm
+
+
+class CBN(Norm):
+    """Batch normalization as everywhere else: batch moments in training, running moments in testing.
+
+    mean, variance: those of the set being normalised at meta-train; running averages of them at meta-test
+    (section 3.1).
+
+    Context and target each see their own set at meta-train and update the running moments, the context first. At
+    meta-test both see the running moments.
+
+    **Transductive: no**, at meta-test.
+
+    Learned: gamma, beta.
+
+    Reference: Ioffe and Szegedy, 2015, "Batch normalization: accelerating deep network training by reducing internal
+    covariate shift".
+
+    Args:
+        num_features: channels C.
+        momentum: how far each update moves the running moments; None averages all that came.
+        **options: as for `Norm`.
+    """
+
+    label = "CBN"
+    transductive = False
+    needs_context = False
+
+    def __init__(self, num_features: int, *, momentum: float | None = 0.1, **options: Any) -> None:
+        super().__init__(num_features, **options)
+        self.momentum = momentum
+
+    def moments(self, a: Activations) -> Moments:
+        if not self.training:
+            return self.running
+        for batch in a.batches:
+            self.track(batch)
+        return a.own

@@ -1,0 +1,200 @@
+"""Swapping norms keeps what was trained."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tasknorm
+from tasknorm import NORMS, convert
+
+norms = pytest.mark.parametrize("label", NORMS)
+
+
+class Block(nn.Module):
+    """A residual block with a norm on its shortcut."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.bn2(self.conv2(self.bn1(self.conv1(x)).relu())) + self.shortcut(x)).relu()
+
+
+def resnet() -> nn.Sequential:
+    """A small residual network whose norms have been trained a little."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        Block(8, 8),
+        Block(8, 16),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    )
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
+            nn.init.normal_(module.bias)
+    for _ in range(3):
+        net(images(16))
+    return net
+
+
+def images(count: int) -> Tensor:
+    return torch.randn(count, 3, 12, 12)
+
+
+def found(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if isinstance(module, (nn.BatchNorm2d, tasknorm.Norm))]
+
+
+@norms
+def test_every_norm_is_replaced_with_all_it_holds(label: str) -> None:
+    net = resnet()
+    new = convert(net, label)
+    assert len(found(new)) == len(found(net)) == 7
+    for ours, theirs in zip(found(new), found(net), strict=True):
+        assert type(ours) is NORMS[label]
+        for name, value in theirs.state_dict().items():
+            assert torch.equal(ours.state_dict()[name], value)
+
+
+def test_converted_to_cbn_a_network_computes_the_same() -> None:
+    net = resnet()
+    new = convert(net, "CBN")
+    x = images(4)
+    for training in (True, False):
+        torch.testing.assert_close(new.train(training)(x), net.train(training)(x), rtol=1e-4, atol=1e-4)
+
+
+@norms
+def test_running_moments_survive_every_norm(label: str) -> None:
+    net = resnet().eval()
+    back = convert(convert(convert(net, "CBN"), label), "CBN")
+    x = images(4)
+    torch.testing.assert_close(back(x), net(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_copy_leaves_the_model_alone_and_in_place_changes_it() -> None:
+    net = resnet()
+    before = copy.deepcopy(net)
+    assert convert(net, "TaskNorm-I") is not net
+    assert [type(module) for module in net.modules()] == [type(module) for module in before.modules()]
+    weights = [module.weight for module in found(net)]
+    assert convert(net, "TaskNorm-I", inplace=True) is net
+    assert all(type(module) is NORMS["TaskNorm-I"] for module in found(net))
+    assert all(module.weight is weight for module, weight in zip(found(net), weights, strict=True))
+
+
+def test_a_shared_norm_stays_shared() -> None:
+    norm = nn.BatchNorm2d(4)
+    net = nn.ModuleDict({"a": nn.Sequential(norm, nn.ReLU()), "b": norm})
+    lines: list[str] = []
+    new = convert(net, "MetaBN", report=lines.append)
+    assert new["a"][0] is new["b"]
+    assert lines == ["a.0: BatchNorm2d(4) -> MetaBN(4)", "b: BatchNorm2d(4) -> MetaBN(4)"]
+
+
+def test_frozen_norms_stay_frozen_and_modes_are_kept() -> None:
+    net = resnet()
+    net[3].requires_grad_(False).eval()
+    net.double()
+    new = convert(net, "TaskNorm-I")
+    for ours, theirs in zip(found(new), found(net), strict=True):
+        assert ours.weight.requires_grad is theirs.weight.requires_grad
+        assert ours.training is theirs.training
+        assert ours.weight.dtype == ours.context_mean.dtype == ours.alpha_offset.dtype == torch.float64
+    assert [module.training for module in found(new)] == [True, False, False, False, True, True, True]
+
+
+@pytest.mark.parametrize("where", ["3.*", lambda name: name.startswith("3.")])
+def test_where_selects_by_name(where) -> None:
+    new = convert(resnet(), "IN", where=where)
+    assert [name for name, m in new.named_modules() if isinstance(m, tasknorm.Norm)] == [
+        "3.bn1",
+        "3.bn2",
+        "3.shortcut.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm1d(4, eps=1e-3, momentum=0.3),
+        nn.BatchNorm2d(4, affine=False),
+        nn.BatchNorm3d(4, momentum=None),
+        nn.SyncBatchNorm(4),
+        nn.BatchNorm2d(4, track_running_stats=False),
+    ],
+)
+def test_settings_of_every_batch_norm_are_kept(layer: nn.Module) -> None:
+    new = convert(layer, "CBN")
+    assert type(new) is NORMS["CBN"]
+    assert (new.eps, new.momentum, new.affine) == (layer.eps, layer.momentum, layer.affine)
+    through = convert(convert(layer, "TBN"), "CBN")
+    assert through.momentum == layer.momentum
+
+
+def test_options_reach_the_norm_and_win() -> None:
+    new = convert(nn.BatchNorm2d(4), "TaskNorm-I", alpha="independent-channel", eps=1e-3, affine="offset")
+    assert (new.alpha_form, new.eps, new.weight) == ("independent-channel", 1e-3, None)
+    assert convert(nn.BatchNorm2d(4, momentum=0.3), "CBN", momentum=0.5).momentum == 0.5
+
+
+def test_a_class_or_any_callable_will_do() -> None:
+    assert type(convert(nn.BatchNorm2d(4), NORMS["IN"])) is NORMS["IN"]
+    assert convert(nn.BatchNorm2d(6), functools.partial(NORMS["GN"], num_groups=3)).num_groups == 3
+
+
+def test_alpha_survives_between_task_norms_of_one_form() -> None:
+    norm = NORMS["TaskNorm-I"](4)
+    nn.init.constant_(norm.alpha_offset, 0.7)
+    assert convert(norm, "TaskNorm-L").alpha_offset == 0.7
+    assert convert(norm, "TaskNorm-L", alpha="independent-shared").alpha_offset == 0
+
+
+def test_a_converted_norm_has_no_context() -> None:
+    norm = NORMS["MetaBN"](3)
+    with tasknorm.context(norm):
+        norm(images(2))
+    with pytest.raises(tasknorm.PhaseError, match="before any context"):
+        with tasknorm.target(new := convert(norm, "TaskNorm-I")):
+            new(images(2))
+
+
+def test_nothing_to_convert_is_a_warning_that_says_what_was_looked_for() -> None:
+    with pytest.warns(UserWarning, match=r"nothing to convert in Linear: looked for BatchNorm1d, .*norms of tasknorm"):
+        convert(nn.Linear(2, 2), "IN")
+    with pytest.warns(UserWarning, match=r"among the modules that where='layer9.\*' selects"):
+        convert(resnet(), "IN", where="layer9.*")
+
+
+def test_an_unknown_name_lists_the_choices() -> None:
+    with pytest.raises(ValueError, match=r"norm must be one of CBN, TBN, .*Baseline.*; got 'tasknorm-i'"):
+        convert(resnet(), "tasknorm-i")
+
+
+def test_a_lazy_norm_must_know_its_channels() -> None:
+    with pytest.raises(ValueError, match="does not know its channels yet; run the model once"):
+        convert(nn.Sequential(nn.LazyBatchNorm2d()), "IN")
+
+
+def test_torchvisions_resnet() -> None:
+    models = pytest.importorskip("torchvision.models", reason="torchvision is not installed")
+    net = models.resnet18(weights=None).eval()
+    x = torch.randn(2, 3, 64, 64)
+    torch.testing.assert_close(convert(net, "CBN")(x), net(x), rtol=1e-4, atol=1e-4)
+    new = convert(net, "TaskNorm-I")
+    with tasknorm.joint(new, context_size=1):
+        assert new(x).shape == (2, 1000)
