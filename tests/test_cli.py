@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from small_data import encoded, noise, write_pets
+from small_data import encoded, noise, write_mnist, write_pets
 from tasknorm.cli import app
+from tasknorm.data.addresses import ADDRESSES, Address
 
 VERBS = ["list", "download", "import", "check", "show", "sample"]
 
@@ -100,6 +104,41 @@ def test_errors_are_one_message_with_the_rule_and_the_fix(run, tmp_path):
     failed(run("sample", "pets", "--way", 50), "50 ways needs as many classes")
     (tmp_path / "bad.json").write_text("{")
     failed(run("sample", tmp_path / "bad.json"), "bad.json")
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The two files of MNIST on a server of this machine."""
+    write_mnist(tmp_path / "served")
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=tmp_path / "served")) as served:
+        threading.Thread(target=served.serve_forever).start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+def test_download_makes_a_data_set_that_is_there(run, server, monkeypatch):
+    files = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte")
+    monkeypatch.setitem(ADDRESSES, "mnist", tuple(Address(f"{server}/{file}") for file in files))
+    result = run("download", "mnist")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.strip().endswith("mnist")
+    assert run("check", "mnist").stdout == "mnist: 40 images read, 0 bad\n"
+    assert "mnist                here" in run("list").stdout
+
+
+def test_a_download_with_a_wrong_checksum_is_one_error_and_leaves_no_data_set(run, server, monkeypatch, tmp_path):
+    address = Address(f"{server}/t10k-labels-idx1-ubyte", md5="0" * 32)
+    monkeypatch.setitem(ADDRESSES, "mnist", (address,))
+    result = run("download", "mnist")
+    assert result.exit_code == 2
+    assert "MD5" in result.stderr.splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    assert [path for path in (tmp_path / "data" / "mnist").iterdir() if path.suffix != ".part"] == []
 
 
 def test_importing_the_package_loads_nothing_heavy():
