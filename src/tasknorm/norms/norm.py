@@ -167,7 +167,7 @@ class Norm(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._live = None  # of the old device or dtype; the buffers move
-        return super()._apply(fn, recurse)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         self._live = None  # what is loaded is newer

@@ -1,0 +1,39 @@
+"""Work done ahead by threads, handed out in order.
+
+Threads, since decoding and gathering images release the interpreter's lock; and they end with their process,
+however it ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int) -> Iterator[Result]:
+    """`map(function, items)`, with `workers` threads at most `ahead` items in front of the reader.
+
+    The results and their order do not depend on the number of threads; 0 does the work in the reader's own.
+
+    >>> list(in_order(abs, [-1, -2, -3], workers=2, ahead=2))
+    [1, 2, 3]
+    """
+    if workers == 0:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm")
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
