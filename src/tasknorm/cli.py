@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from tasknorm.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 data = typer.Typer(no_args_is_help=True, help="Data sets: list, download, import, check, show, sample.")
@@ -29,10 +32,12 @@ def tasknorm() -> None:
 def _errors() -> Iterator[None]:
     """One clear message on standard error and exit code 2, instead of a traceback."""
     from tasknorm.data import DataError
+    from tasknorm.settings import SettingsError
+    from tasknorm.weights import WeightsError
 
     try:
         yield
-    except (DataError, OSError) as error:
+    except (DataError, SettingsError, WeightsError, ModuleNotFoundError, OSError) as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
 
@@ -153,3 +158,74 @@ def sample(
     for key, value in found.items():
         quantiles = ", ".join(f"{level}: {number:g}" for level, number in value["quantiles"].items())
         print(f"{key:8} mean {value['mean']:8.2f}  std {value['std']:8.2f}  quantiles {quantiles}")
+
+
+def _with_settings(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb with a flag for every setting, instead of its `**settings`; those left out are None."""
+    own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    flags = [_flag(name) for name in Settings.model_fields]
+    verb.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
+    verb.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
+    return verb
+
+
+def _flag(name: str) -> inspect.Parameter:
+    field = Settings.model_fields[name]
+    is_switch = field.annotation in (bool, bool | None)
+    option = typer.Option(help=field.description, metavar=None if is_switch else "VALUE", rich_help_panel="Settings")
+    kind: Any = Annotated[bool | None, option] if is_switch else Annotated[str | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+@app.command(epilog="Example: tasknorm train --learner maml --norm TaskNorm-I --way 5 --shot 1 --out runs/first")
+@_with_settings
+def train(
+    out: Annotated[Path, typer.Option(help="The folder of the run.")],
+    config: Annotated[Path | None, typer.Option(help="A TOML or JSON file of settings; flags win over it.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+    ] = False,
+    **settings: Any,
+) -> None:
+    """Meta-train a learner and test it; settings left out are those of the papers."""
+    from tasknorm.experiment import run, settled
+    from tasknorm.meta_step import DivergedError
+    from tasknorm.ranks import LostRankError
+    from tasknorm.train import StoppedError
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        with _errors():
+            result = run(settled(given, config, out, resume), out)
+    except (StoppedError, DivergedError, LostRankError) as error:
+        print(f"tasknorm: {error}", file=sys.stderr)
+        raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
+    _print_accuracies(result)
+
+
+@app.command(epilog="Example: tasknorm evaluate runs/first --targets all,example,class")
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    targets: Annotated[str, typer.Option(help="How they come: all, example, class; several by commas.")] = "all",
+    norm: Annotated[
+        str | None, typer.Option(help="TBN, CBN and RN serve each other; the run's own if left out.")
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1)] = 600,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of the tasks.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Test a run's final and best weights; says whether the result is transductive."""
+    from tasknorm.experiment import evaluated
+
+    with _errors():
+        result = evaluated(run, targets.split(","), norm, tasks, seed)
+    print(json.dumps(result, indent=2)) if as_json else _print_accuracies(result)
+
+
+def _print_accuracies(result: dict[str, Any]) -> None:
+    for which in ("final", "best"):
+        for norm, by_targets in result.get(which, {}).items():
+            for way, found in by_targets.items():
+                step = f" after step {found['step']}" if found["step"] else ""
+                words = f"{found['accuracy']:.1%} ± {found['interval']:.1%}{step}, {found['tasks']} tasks"
+                print(f"{which:6}{norm:11} targets: {way:8} {words}, {found['label']}")

@@ -1,0 +1,182 @@
+"""Every setting of a run, in one place: a key of a config file and a flag of `tasknorm train` alike."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from tasknorm.learners import LEARNERS
+from tasknorm.nets import NETS
+from tasknorm.norms import ALPHAS, NORMS, TaskNorm
+from tasknorm.protocols import protocol
+
+SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (section 5)
+MAML_ONLY = ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once")
+
+
+class SettingsError(ValueError):
+    """A setting is unknown, wrong, or contradicts another."""
+
+
+def about(text: str, **bounds: Any) -> Any:
+    """A setting without a value of its own: the protocol gives one, or it stays None."""
+    return Field(default=None, description=text, **bounds)
+
+
+class Settings(BaseModel):
+    """One run. `Settings.of` fills in what the papers prescribe."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # What is trained
+    learner: str = Field(description="maml or protonets.")
+    source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
+    norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
+    net: str = Field(description="The network, by its name.")
+    filters: int | None = about("Channels of the net's blocks; the net's own number if left out.", ge=1)
+    affine: Literal["all", "offset", "none"] = Field("all", description="What norms learn: gamma and beta, or beta.")
+    eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
+    momentum: float = Field(0.1, gt=0, le=1, description="How far an update moves running moments.")
+    alpha: str | None = about("The form of TaskNorm's alpha.")
+
+    # Tasks
+    way: int = Field(5, ge=2, description="Classes of a task at meta-test.")
+    shot: int = Field(1, ge=1, description="Context images of each class.")
+    targets: int = Field(ge=1, description="Target images of each class at meta-test.")
+    train_way: int = Field(ge=2, description="Classes of a task at meta-train.")
+    train_targets: int = Field(ge=1, description="Target images of each class at meta-train.")
+    image_size: int = Field(ge=1, description="Height and width of the images.")
+    scale: Literal["unit", "signed", "standard"] = Field("unit", description="To [0, 1], [-1, 1], or standardised.")
+    rotate: bool = Field(False, description="Turn each class of a task by a multiple of 90 degrees.")
+
+    # The learner
+    inner_lr: float | None = about("MAML: step size of the inner loop, for a loss that sums over classes.", gt=0)
+    inner_steps: int | None = about("MAML: inner steps at meta-train.", ge=1)
+    test_steps: int | None = about("MAML: inner steps at meta-test.", ge=1)
+    first_order: bool | None = about("MAML: treat inner gradients as constants.")
+    at_once: int | None = about("MAML: tasks that run together at most; fewer need less memory.", ge=1)
+    reduction: Literal["mean", "sum"] | None = about("ProtoNets: of a task's loss over its targets.")
+
+    # The loop
+    iterations: int = Field(ge=1, description="Steps of the optimizer.")
+    meta_batch: int = Field(ge=1, description="Tasks of each step.")
+    accumulate: int = Field(1, ge=1, description="Parts in which a meta-batch passes; more need less memory.")
+    learning_rate: float = Field(gt=0, description="Of Adam.")
+    halve_every: int = Field(0, ge=0, description="Halve the learning rate after so many iterations; 0 never.")
+    clip: float | None = about("Bound of each element of the gradient.", gt=0)
+    recompute: bool = Field(False, description="Recompute activations backwards rather than keep them: less memory.")
+    bf16: bool = Field(False, description="Compute in bfloat16 where that is safe.")
+    compile: bool = Field(False, description="Compile the net; costs a minute at the start.")
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
+    workers: int = Field(1, ge=0, description="Threads that prepare tasks ahead.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights and tasks.")
+
+    # Validation, test, records
+    validate_every: int = Field(500, ge=0, description="Iterations between validations; 0 for none.")
+    validation_tasks: int = Field(100, ge=1, description="Tasks of each validation, always the same.")
+    test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end; 0 for none.")
+    checkpoint_every: int = Field(100, ge=1, description="Iterations between checkpoints.")
+    tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The given settings, and the papers' for the rest.
+
+        Raises:
+            SettingsError: names the setting that is unknown, wrong, or contradicts another.
+
+        >>> Settings.of({"learner": "maml", "source": "omniglot", "way": 20}).inner_lr
+        0.1
+        """
+        given = {key: value for key, value in given.items() if value is not None}
+        named: dict[str, Any] = {
+            "learner": "maml",
+            "source": "glyphs",
+            "norm": "TaskNorm-I",
+            "way": 5,
+            "shot": 1,
+        } | given
+        try:
+            way, shot = int(named["way"]), int(named["shot"])
+        except (TypeError, ValueError):
+            way, shot = 5, 1  # refused below, by name
+        try:
+            return cls(**(protocol(named["learner"], named["source"], named["norm"], way, shot) | named))
+        except ValidationError as error:
+            raise SettingsError("; ".join(map(_in_words, error.errors()))) from None
+
+    @property
+    def trained_norm(self) -> str:
+        """The norm that meta-training uses."""
+        return "CBN" if self.norm in SHARED else self.norm
+
+    @property
+    def tested_norms(self) -> tuple[str, ...]:
+        """The norms that this run's weights serve, its own first."""
+        return (self.norm, *(norm for norm in SHARED if norm != self.norm)) if self.norm in SHARED else (self.norm,)
+
+    @field_validator("learner", "norm", "net", "alpha")
+    @classmethod
+    def _known(cls, value: str | None, info: Any) -> str | None:
+        known: dict[str, list[str]] = {
+            "learner": list(LEARNERS),
+            "norm": list(NORMS),
+            "net": list(NETS),
+            "alpha": list(ALPHAS),
+        }
+        choices = known[info.field_name]
+        if value is not None and value not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return value
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        for name in MAML_ONLY:
+            self._refuse_if(self.learner != "maml" and getattr(self, name) is not None, name, f"learner={self.learner}")
+        self._refuse_if(self.learner == "maml" and self.reduction is not None, "reduction", "learner=maml")
+        task_norm = issubclass(NORMS[self.norm], TaskNorm)
+        self._refuse_if(self.alpha is not None and not task_norm, "alpha", f"norm={self.norm}")
+        maml_net = self.net.startswith("maml")
+        self._refuse_if((self.learner == "maml") != maml_net, "net", f"learner={self.learner}")
+        if self.learner == "maml":
+            self._refuse_if(self.train_way != self.way, "train_way", f"way={self.way}: MAML's classifier has one size")
+            self._refuse_if(self.recompute, "recompute", "learner=maml, whose weights change: lower at_once instead")
+            self._refuse_if(self.compile and not self.first_order, "compile", "first_order=False")
+        self._refuse_if(self.accumulate > self.meta_batch, "accumulate", f"meta_batch={self.meta_batch}")
+        return self
+
+    def _refuse_if(self, wrong: bool, name: str, other: str) -> None:
+        if wrong:
+            raise ValueError(f"{name}={getattr(self, name)} contradicts {other}; change one or leave {name} out")
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The settings in a TOML or JSON file.
+
+    Raises:
+        SettingsError: if it is neither.
+    """
+    try:
+        text = path.read_text()
+        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (ValueError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: a config is a TOML or .json file of settings, and this is not: {error}") from None
+    if not isinstance(values, dict):
+        raise SettingsError(f"{path}: a config is a table of settings, got {type(values).__name__}")
+    return values
+
+
+def _in_words(error: Any) -> str:
+    """One of pydantic's complaints as a rule, the value received, and the fix."""
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        return f"{name} is no setting; correct its name, the settings are {', '.join(Settings.model_fields)}"
+    if error["type"] == "missing":
+        return f"{name} is needed; set it"
+    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    return f"{name} {message}, got {error['input']!r}" if name else message
