@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tasknorm.audit import audit
 from tasknorm.episode import Episode
@@ -62,7 +62,6 @@ class Evaluation:
         return f"{self.mean}{at}, {self.tasks} tasks, targets: {self.targets}, {self.label}"
 
 
-@torch.no_grad()
 def evaluate(
     learner: Any,
     episode: Callable[[int], Episode],
@@ -85,23 +84,42 @@ def evaluate(
     Raises:
         ValueError: if there is no task, or `targets` is unknown.
     """
+    table = accuracies(learner, episode, tasks, targets, ranks)
+    first = episode(0).to(next(learner.parameters()).device)
+    return _evaluation(table, targets, transduction_label(learner, first), step, hasattr(learner, "steps"))
+
+
+@torch.no_grad()
+def accuracies(
+    learner: Any,
+    episode: Callable[[int], Episode],
+    tasks: int,
+    targets: Targets = "all",
+    ranks: Ranks | None = None,
+) -> Tensor:
+    """The accuracy on each task, after each of MAML's steps: `(tasks, steps)`; others have one step (see `evaluate`).
+
+    Raises:
+        ValueError: if there is no task, or `targets` is unknown.
+    """
     if tasks < 1 or targets not in TARGETS:
         raise ValueError(f"tasks must be at least 1 and targets one of {', '.join(TARGETS)}, got {tasks}, {targets!r}")
     ranks = ranks or Ranks()
+    share = ranks.share(tasks)
+    table = torch.zeros(tasks, STEPS if hasattr(learner, "steps") else 1, dtype=torch.float64)
     device = next(learner.parameters()).device
     was_training = learner.training
     learner.eval()
     try:
-        share = ranks.share(tasks)
-        rows = [torch.tensor(a) for a in _accuracies(learner, (episode(i).to(device) for i in share), targets)]
-        table = torch.zeros(tasks, STEPS if hasattr(learner, "steps") else 1, dtype=torch.float64)
-        if rows:
-            table[share.start : share.stop] = torch.stack(rows).double()
-        ranks.add([table])
-        label = transduction_label(learner, episode(0).to(device))
+        for start in range(share.start, share.stop, AT_ONCE):
+            numbers = range(start, min(start + AT_ONCE, share.stop))
+            episodes = [episode(number).to(device) for number in numbers]
+            for number, task, logits in zip(numbers, episodes, _logits(learner, episodes, targets), strict=True):
+                table[number] = torch.tensor([accuracy(scores, task.target_y) for scores in logits], dtype=table.dtype)
     finally:
         learner.train(was_training)
-    return _evaluation(table, targets, label, step, hasattr(learner, "steps"))
+    ranks.add([table])
+    return table
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
@@ -128,7 +146,8 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     promised = any(norm.transductive for norm in learner.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
     try:
-        found = audit(lambda x, y, targets: learner.adapt(x, y)(targets), episode)
+        predictor = learner.adapt(episode.context_x, episode.context_y)
+        found = audit(lambda x, y, targets: predictor(targets), episode)
     except ValueError as error:
         return f"{label} (not audited: {error})"
     if found.transductive and not promised:
@@ -146,40 +165,38 @@ def _evaluation(table: Tensor, targets: Targets, label: str, step: int | None, h
     return Evaluation(steps[step - 1], len(table), targets, label, step, steps)
 
 
-def _accuracies(learner: Any, episodes: Iterator[Episode], targets: Targets) -> Iterator[list[float]]:
-    """Of each task, after each step."""
-    while batch := [episode for _, episode in zip(range(AT_ONCE), episodes, strict=False)]:
-        for episode, logits in zip(batch, _logits(learner, batch, targets), strict=True):
-            yield [accuracy(scores, episode.target_y) for scores in logits]
-
-
 def _logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
     """Logits `(steps, targets, way)` of each task, with its targets in their own order."""
     if targets == "all":
-        return _all_at_once(learner, episodes)
+        return _together(learner, episodes)
+    divided = [_parts(episode.target_y, targets) for episode in episodes]
+    logits = iter(_apart(learner, episodes, divided))
     results = []
-    for episode in episodes:
-        parts = _parts(episode.target_y, targets)
-        logits = torch.cat(_part_by_part(learner, episode, parts), dim=1)
-        results.append(logits[:, torch.cat(parts).argsort()])
+    for parts in divided:
+        joined = torch.cat([next(logits) for _ in parts], dim=1)
+        results.append(joined[:, torch.cat(parts).argsort()])
     return results
 
 
-def _all_at_once(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
+def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
     if hasattr(learner, "steps"):
         return list(learner.steps(episodes, STEPS))
     return [logits[None] for logits in learner.learn(episodes).logits]
 
 
-def _part_by_part(learner: Any, episode: Episode, parts: Sequence[Tensor]) -> list[Tensor]:
-    """Logits `(steps, part, way)`: the learner never sees two parts together."""
-    x, y = episode.context_x, episode.context_y
+def _apart(learner: Any, episodes: Sequence[Episode], divided: Sequence[list[Tensor]]) -> Iterator[Tensor]:
+    """Logits `(steps, part, way)` of each part of each task; no part is seen together with another."""
     if hasattr(learner, "steps"):
-        return list(
-            learner.steps([Episode(x, y, episode.target_x[part], episode.target_y[part]) for part in parts], STEPS)
-        )
-    predictor: nn.Module = learner.adapt(x, y)
-    return [predictor(episode.target_x[part])[None] for part in parts]
+        alone = [
+            Episode(episode.context_x, episode.context_y, episode.target_x[part], episode.target_y[part])
+            for episode, parts in zip(episodes, divided, strict=True)
+            for part in parts
+        ]
+        yield from learner.steps(alone, STEPS)
+        return
+    for episode, parts in zip(episodes, divided, strict=True):
+        predictor = learner.adapt(episode.context_x, episode.context_y)
+        yield from (predictor(episode.target_x[part])[None] for part in parts)
 
 
 def _parts(labels: Tensor, targets: Targets) -> list[Tensor]:

@@ -20,7 +20,7 @@ from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled, signed
 from tasknorm.data.atomic import write_atomically
 from tasknorm.data.source import chosen_split
 from tasknorm.episode import Episode
-from tasknorm.evaluate import TARGETS, Evaluation, Targets, evaluate
+from tasknorm.evaluate import TARGETS, Evaluation, Targets, accuracies, evaluate
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
 from tasknorm.norms import NORMS
@@ -123,12 +123,19 @@ def validation(
     learner: nn.Module, settings: Settings, episode: Callable[[int], Episode], all_ranks: Ranks
 ) -> dict[str, float]:
     """Accuracy on the validation tasks under each norm that the weights serve."""
-    return {
-        norm: evaluate(
-            as_norm(learner, norm, settings), episode, settings.validation_tasks, ranks=all_ranks
-        ).mean.accuracy
-        for norm in settings.tested_norms
-    }
+    found = {}
+    for norm in settings.tested_norms:
+        table = accuracies(as_norm(learner, norm, settings), episode, settings.validation_tasks, ranks=all_ranks)
+        found[norm] = float(table.mean(0).max())
+    return found
+
+
+def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None) -> int | None:
+    """MAML's inner step with the best accuracy on the validation tasks; None for learners without steps."""
+    if not hasattr(learner, "steps"):
+        return None
+    table = accuracies(learner, task_of(settings, "valid"), settings.validation_tasks, ranks=all_ranks)
+    return 1 + int(table.mean(0).argmax())
 
 
 def as_norm(learner: nn.Module, norm: str, settings: Settings) -> nn.Module:
@@ -157,7 +164,7 @@ def accuracies_of(
             if which == "best" and not settings.validate_every:
                 continue
             learner = loaded(settings, path, norm)
-            step = evaluate(learner, task_of(settings, "valid"), settings.validation_tasks, ranks=all_ranks).step
+            step = chosen_step(learner, settings, all_ranks)
             test = task_of(settings, "test", seed)
             for way in targets:
                 found = evaluate(learner, test, tasks or settings.test_tasks or 600, way, step=step, ranks=all_ranks)
