@@ -30,6 +30,8 @@ class Phase:
         context_size: in a joint pass, how many context examples each task has.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
         stores: whether a norm keeps the context's moments for the target phase.
+        interleaved: whether the batch holds the first example of every task, then the second, and so on, rather than
+            one task after the other: tasks can then be groups of channels without a copy.
     """
 
     kind: Literal["context", "target", "joint"]
@@ -37,6 +39,7 @@ class Phase:
     context_size: int = 0
     size: Tensor | None = None
     stores: bool = False
+    interleaved: bool = False
 
 
 class Phased(Protocol):
@@ -92,7 +95,9 @@ def target(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Module]:
+def joint(
+    model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: bool = False
+) -> Iterator[nn.Module]:
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of
@@ -102,6 +107,7 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
         model: any module that contains norms of this package.
         context_size: how many context examples each task has; the rest of its rows are targets.
         tasks: how many tasks of equal size the batch holds.
+        interleaved: the batch holds the first example of every task, then the second, and so on.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already.
@@ -115,12 +121,12 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     for name, value in (("context_size", context_size), ("tasks", tasks)):
         _check_positive(name, value)
     size = torch.tensor(context_size, device=_device(model))
-    with _phase(model, Phase("joint", tasks, context_size, size)):
+    with _phase(model, Phase("joint", tasks, context_size, size, interleaved=interleaved)):
         yield model
 
 
 @contextmanager
-def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
+def contexts(model: nn.Module, tasks: int, *, interleaved: bool = False) -> Iterator[nn.Module]:
     """Forward passes inside carry the contexts of several tasks, and no targets: a batch of `tasks` sets, end to end.
 
     Gives the same outputs and gradients as `context`, task by task, and stores no moments: what an inner loop needs.
@@ -128,6 +134,7 @@ def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
     Args:
         model: any module that contains norms of this package.
         tasks: how many contexts of equal size the batch holds.
+        interleaved: the batch holds the first example of every task, then the second, and so on.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already.
@@ -139,7 +146,7 @@ def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
     ...     features = model(torch.randn(2 * 5, 3, 16, 16))
     """
     _check_positive("tasks", tasks)
-    with _phase(model, Phase("context", tasks)):
+    with _phase(model, Phase("context", tasks, interleaved=interleaved)):
         yield model
 
 

@@ -145,13 +145,13 @@ class MAML(nn.Module):
     ) -> Iterator[State]:
         """The weights after each inner step; the first step's pass of the context moves `running`."""
         tasks, size = y.shape
-        x, y = _normal(x.flatten(0, 1)), _normal(y.flatten())
+        x, y = _normal(_interleaved(x)), _normal(_interleaved(y))
         higher = not self.first_order and torch.is_grad_enabled()
         before = self._running()
         shot = size / (int(y.max()) + 1)
         for step in range(steps):
             moments = running if step == 0 and running is not None else dict(before)
-            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks):
+            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks, interleaved=True):
                 at = weights if higher else {name: w.detach().requires_grad_() for name, w in weights.items()}
                 logits = self._pass(at, moments, x, outer=higher)
                 loss = F.cross_entropy(logits, y, reduction="sum") / shot
@@ -165,12 +165,13 @@ class MAML(nn.Module):
     def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:
         """Logits `(tasks, target, way)` at adapted weights; norms that need no context move `running`."""
         if any(norm.needs_context for norm in self._norms().values()):
-            with joint(self.net, tasks.context_size, tasks.count):
-                logits = self._pass(weights, self._running(), tasks.images)
-            return logits.unflatten(0, (tasks.count, -1))[:, tasks.context_size :]
-        with contexts(self.net, tasks.count):  # a set by itself, whatever it is called
-            logits = self._pass(weights, running, tasks.target_x.flatten(0, 1))
-        return logits.unflatten(0, (tasks.count, -1))
+            images = torch.cat((tasks.context_x, tasks.target_x), 1)
+            with joint(self.net, tasks.context_size, tasks.count, interleaved=True):
+                logits = self._pass(weights, self._running(), _interleaved(images))
+        else:
+            with contexts(self.net, tasks.count, interleaved=True):  # a set by itself, whatever it is called
+                logits = self._pass(weights, running, _interleaved(tasks.target_x))
+        return logits.unflatten(0, (-1, tasks.count)).transpose(0, 1)[:, -tasks.target_y.shape[1] :]
 
     def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
         """The net's logits at these weights; `running` is updated in place."""
@@ -219,6 +220,11 @@ class MAML(nn.Module):
         check_way(self.net, tasks.way)
         check_images(self.net, tasks.context_x[0])
         check_images(self.net, tasks.target_x[0])
+
+
+def _interleaved(x: Tensor) -> Tensor:
+    """`(tasks, n, ...)` as rows: the first of every task, then the second, and so on, as `task_layers` take them."""
+    return x.transpose(0, 1).flatten(0, 1)
 
 
 def _normal(x: Tensor) -> Tensor:

@@ -136,14 +136,24 @@ class Activations:
         """Values of one of these tables as `(N, C)`, or smaller where it broadcasts."""
         if values.ndim < 3:
             return values
-        return values.expand(self._tasks, self._rows(), values.shape[-1]).flatten(0, 1)
+        values = values.expand(self._tasks, self._rows(), values.shape[-1])
+        return (values.transpose(0, 1) if self._interleaved() else values).flatten(0, 1)
 
     def _instance(self) -> Moments:
         if self._biased is None:
             self.a, self._biased = instance_moments(self.a)
             if self._tasks > 1:
-                self._biased = Moments(*(table.unflatten(0, (self._tasks, -1)) for table in self._biased))
+                self._biased = Moments(*(self._by_task(table) for table in self._biased))
         return self._biased
+
+    def _by_task(self, table: Tensor) -> Tensor:
+        """A table `(N, C)` as `(tasks, N / tasks, C)`."""
+        if self._interleaved():
+            return table.unflatten(0, (-1, self._tasks)).transpose(0, 1)
+        return table.unflatten(0, (self._tasks, -1))
+
+    def _interleaved(self) -> bool:
+        return self.phase is not None and self.phase.interleaved
 
     def _batch(self, size: Tensor | int, members: Tensor) -> Batch:
         return Batch(batch_moments(self._instance(), members / size), size * self._pixels)
