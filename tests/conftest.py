@@ -22,3 +22,11 @@ def data_root(request: pytest.FixtureRequest) -> Path:
     if not Path(root).is_dir():
         pytest.skip(f"needs the real datasets, {root} is no folder")
     return Path(root)
+
+
+@pytest.fixture
+def glyph_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache of glyphs for all tests of a session, also if several processes run them."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    monkeypatch.setenv("TASKNORM_CACHE", str(shared / "glyphs"))

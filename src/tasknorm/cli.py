@@ -226,6 +226,6 @@ def _print_accuracies(result: dict[str, Any]) -> None:
     for which in ("final", "best"):
         for norm, by_targets in result.get(which, {}).items():
             for way, found in by_targets.items():
-                step = f" after step {found['step']}" if found["step"] else ""
+                step = f" after step {found['step']}" if "step" in found else ""
                 words = f"{found['accuracy']:.1%} ± {found['interval']:.1%}{step}, {found['tasks']} tasks"
                 print(f"{which:6}{norm:11} targets: {way:8} {words}, {found['label']}")

@@ -203,9 +203,11 @@ def loaded(settings: Settings, path: Path, norm: str) -> nn.Module:
 
 def described(found: Evaluation) -> dict[str, Any]:
     """An evaluation as JSON has it."""
-    values = asdict(found) | asdict(found.mean)
-    del values["mean"]
-    return values | ({"maximum": asdict(found.maximum)} if found.steps else {})
+    values = {"targets": found.targets, "tasks": found.tasks, "label": found.label} | asdict(found.mean)
+    if not found.steps:
+        return values
+    steps = [asdict(mean) for mean in found.steps]
+    return values | {"step": found.step, "maximum": asdict(found.maximum), "steps": steps}
 
 
 def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bool) -> Settings:

@@ -1,0 +1,79 @@
+"""Settings: the papers' values, and an error that names whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from tasknorm.settings import Settings, SettingsError, read_config
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"source": "omniglot"}, {"meta_batch": 32, "inner_lr": 0.4, "inner_steps": 1, "targets": 1, "rotate": True}),
+        ({"source": "omniglot", "way": 20}, {"meta_batch": 16, "inner_lr": 0.1, "inner_steps": 5, "clip": None}),
+        ({"source": "omniglot", "shot": 5}, {"targets": 5, "train_targets": 5, "test_steps": 10, "eps": 1e-3}),
+        ({"source": "mini_imagenet"}, {"meta_batch": 4, "clip": 10.0, "train_targets": 15, "image_size": 84}),
+        ({"learner": "protonets", "source": "omniglot_vinyals"}, {"train_way": 60, "halve_every": 2000, "targets": 15}),
+        ({"learner": "protonets", "source": "mini_imagenet", "shot": 5}, {"train_way": 20, "scale": "standard"}),
+    ],
+)
+def test_the_papers_protocols(given, expected):
+    settings = Settings.of({"learner": "maml"} | given)
+    assert {name: getattr(settings, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"wya": 5}, ["wya is no setting"]),
+        ({"way": "five"}, ["way", "'five'"]),
+        ({"learner": "mamal"}, ["learner must be one of", "maml", "'mamal'"]),
+        ({"norm": "BatchNorm"}, ["norm must be one of", "TaskNorm-I", "'BatchNorm'"]),
+        ({"iterations": 0}, ["iterations", "got 0"]),
+        ({"learner": "protonets", "inner_lr": 0.4}, ["inner_lr=0.4 contradicts learner=protonets"]),
+        ({"norm": "LN", "alpha": "functional-shared"}, ["alpha", "contradicts norm=LN"]),
+        ({"train_way": 20}, ["train_way=20 contradicts way=5"]),
+        ({"recompute": True}, ["recompute", "contradicts learner=maml"]),
+        ({"compile": True, "first_order": False}, ["compile", "first_order"]),
+        ({"net": "protonets-conv4"}, ["net=protonets-conv4 contradicts learner=maml"]),
+        ({"meta_batch": 2, "accumulate": 3}, ["accumulate=3 contradicts meta_batch=2"]),
+        ({"learning_rate": float("nan")}, ["learning_rate"]),
+    ],
+)
+def test_errors_name_the_setting(given, words):
+    with pytest.raises(SettingsError) as error:
+        Settings.of({"learner": "maml"} | given)
+    for word in words:
+        assert word in str(error.value)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(ValidationError):
+        Settings.of({"learner": "maml"}).way = 3
+
+
+def test_tbn_cbn_and_rn_share_one_training():
+    assert Settings.of({"learner": "maml", "norm": "RN"}).trained_norm == "CBN"
+    assert Settings.of({"learner": "maml", "norm": "RN"}).tested_norms == ("RN", "TBN", "CBN")
+    assert Settings.of({"learner": "maml", "norm": "LN"}).tested_norms == ("LN",)
+
+
+def test_config_files_in_toml_and_json(tmp_path):
+    (tmp_path / "a.toml").write_text('learner = "maml"\nway = 20\n')
+    (tmp_path / "a.json").write_text(json.dumps({"learner": "maml", "way": 20}))
+    assert read_config(tmp_path / "a.toml") == read_config(tmp_path / "a.json")
+    (tmp_path / "b.toml").write_text("way: 20")
+    with pytest.raises(SettingsError, match="a config is a TOML"):
+        read_config(tmp_path / "b.toml")
+    (tmp_path / "b.json").write_text("[1]")
+    with pytest.raises(SettingsError, match="table"):
+        read_config(tmp_path / "b.json")
+
+
+def test_a_written_config_gives_the_same_settings():
+    settings = Settings.of({"learner": "protonets", "norm": "LN"})
+    assert Settings.of(json.loads(settings.model_dump_json())) == settings

@@ -1,0 +1,120 @@
+"""The loop: what it leaves behind, what it averages, when it stops."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from runs import tiny
+from tasknorm.experiment import learner_of, run, task_of
+from tasknorm.meta_step import DivergedError, meta_step
+from tasknorm.ranks import Ranks
+from tasknorm.train import learning_rate, train
+
+pytestmark = pytest.mark.usefixtures("glyph_cache")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("learner", ["protonets", "maml"])
+def test_a_run_leaves_its_records(tmp_path, learner):
+    result = run(tiny(learner=learner), tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        "config.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "model.safetensors",
+        "best.safetensors",
+        "result.json",
+    }
+    assert json.loads((tmp_path / "result.json").read_text()) == result
+    assert result["final"]["TaskNorm-I"]["all"]["label"] == "non-transductive"
+    assert [line["iteration"] for line in lines(tmp_path) if "loss" in line] == list(range(1, 13))
+    assert [line["iteration"] for line in lines(tmp_path) if "validation/TaskNorm-I" in line] == [5, 10, 12]
+
+
+def test_tbn_trains_as_cbn_and_keeps_a_best_model_for_each(tmp_path):
+    result = run(tiny(norm="TBN"), tmp_path)
+    assert {path.name for path in tmp_path.glob("best*")} == {
+        "best.safetensors",
+        "best-CBN.safetensors",
+        "best-RN.safetensors",
+    }
+    labels = {norm: found["all"]["label"] for norm, found in result["final"].items()}
+    assert labels == {"TBN": "transductive", "CBN": "non-transductive", "RN": "non-transductive"}
+    run(tiny(norm="CBN"), tmp_path / "as_cbn")
+    own, as_cbn = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "as_cbn"))
+    assert all(torch.equal(own[name], as_cbn[name]) for name in own)
+
+
+@pytest.mark.parametrize("norm", ["CBN", "BRN", "TaskNorm-r"])
+@pytest.mark.parametrize("learner", ["protonets", "maml"])
+def test_parts_change_neither_gradients_nor_running_moments(learner, norm):
+    results = []
+    for parts in (1, 3):
+        settings = tiny(learner=learner, norm=norm, accumulate=parts)
+        model = learner_of(settings).double().train()
+        episode = task_of(settings, "train")
+        episodes = [_doubled(episode(i)) for i in range(4)]
+        step = meta_step(model, episodes, settings, Ranks())
+        results.append((step, {name: p.grad for name, p in model.named_parameters()}, dict(model.named_buffers())))
+    (one, gradients, buffers), (three, *others) = results
+    assert one == pytest.approx(three)
+    for name, value in (gradients | buffers).items():
+        torch.testing.assert_close(value, (others[0] | others[1])[name], msg=name)
+
+
+def _doubled(episode):
+    return type(episode)(episode.context_x.double(), episode.context_y, episode.target_x.double(), episode.target_y)
+
+
+def test_the_learning_rate_is_halved():
+    settings = tiny(halve_every=2, learning_rate=1.0)
+    assert [learning_rate(settings, i) for i in range(1, 6)] == [1, 1, 0.5, 0.5, 0.25]
+
+
+def test_clipping_bounds_what_adam_sees(tmp_path):
+    settings = tiny(clip=1e-30, validate_every=0, test_tasks=0, iterations=2)
+    learner = learner_of(settings)
+    before = {name: p.detach().clone() for name, p in learner.named_parameters()}
+    train(learner, settings, task_of(settings, "train"), lambda learner: {}, tmp_path)
+    for name, p in learner.named_parameters():
+        torch.testing.assert_close(p, before[name])  # below Adam's eps
+
+
+@pytest.mark.parametrize("learner", ["protonets", "maml"])
+def test_a_nan_loss_stops_names_the_place_and_keeps_the_last_checkpoint(tmp_path, learner):
+    settings = tiny(learner=learner, validate_every=0, test_tasks=0)
+    model = learner_of(settings)
+    episode = task_of(settings, "train")
+
+    def poisoned(number):
+        found = episode(number)
+        if number == 38:  # in iteration 10
+            with torch.no_grad():
+                model.net.blocks[2].conv.bias[0] = torch.nan
+        return found
+
+    settings = settings.model_copy(update={"workers": 0})
+    with pytest.raises(DivergedError, match=r"iteration 10: the loss of task 3\d is nan, from layer net.blocks.2.conv"):
+        train(model, settings, poisoned, lambda learner: {}, tmp_path)
+    assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["00000004", "00000008"]
+    assert lines(tmp_path)[-1]["iteration"] == 9
+
+
+def test_bf16(tmp_path):
+    run(tiny(bf16=True, test_tasks=0, iterations=4), tmp_path)
+    assert all(torch.isfinite(value).all() for value in load_file(tmp_path / "model.safetensors").values())
+
+
+@pytest.mark.parametrize(("learner", "chance"), [("protonets", 0.2), ("maml", 0.2)])
+def test_training_beats_chance(tmp_path, learner, chance):
+    settings = tiny(learner=learner, iterations=60, meta_batch=8, filters=16, test_tasks=50, validate_every=0)
+    result = run(settings, tmp_path)["final"]["TaskNorm-I"]["all"]
+    assert result["accuracy"] - result["interval"] > chance + 0.2
