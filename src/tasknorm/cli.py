@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -200,7 +201,8 @@ def train(
     except (StoppedError, DivergedError, LostRankError) as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
-    _print_accuracies(result)
+    if os.environ.get("RANK", "0") == "0":
+        _print_accuracies(result)
 
 
 @app.command(epilog="Example: tasknorm evaluate runs/first --targets all,example,class")

@@ -163,7 +163,7 @@ def accuracies_of(
             path = folder / (FINAL if which == "final" else best_name(norm, settings))
             if which == "best" and not settings.validate_every:
                 continue
-            learner = loaded(settings, path, norm)
+            learner = loaded(settings, path, norm, all_ranks)
             step = chosen_step(learner, settings, all_ranks)
             test = task_of(settings, "test", seed)
             for way in targets:
@@ -189,15 +189,17 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     return accuracies_of(settings, folder, norms=norms, targets=chosen, tasks=tasks, seed=seed)
 
 
-def loaded(settings: Settings, path: Path, norm: str) -> nn.Module:
-    """A trained learner, under a norm that shares its training."""
+def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = None) -> nn.Module:
+    """A trained learner, under a norm that shares its training; the first process reads its weights."""
     if norm not in settings.tested_norms:
         raise SettingsError(
             f"norm={norm} contradicts the run, which trained {settings.trained_norm} and serves "
             f"{', '.join(settings.tested_norms)}; choose one of these"
         )
     learner = learner_of(settings)
-    learner.load_state_dict(read_weights(path, label(settings.learner, settings.trained_norm)))
+    all_ranks = all_ranks or Ranks()
+    about = label(settings.learner, settings.trained_norm)
+    learner.load_state_dict(all_ranks.same(read_weights(path, about) if all_ranks.first else None))
     return as_norm(learner, norm, settings).to(chosen_device(settings.device))
 
 

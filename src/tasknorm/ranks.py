@@ -82,7 +82,9 @@ def ranks(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(local)
     distributed.init_process_group("nccl" if device == "cuda" else "gloo")
     try:
-        yield Ranks(rank, count, local)
+        here = Ranks(rank, count, local)
+        here.same(None)  # nobody begins before everybody is there
+        yield here
     finally:
         distributed.destroy_process_group()
 

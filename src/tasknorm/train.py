@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +135,8 @@ def _resume(
     learner: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], ranks: Ranks
 ) -> tuple[int, dict[str, float]]:
     """Load the newest checkpoint: the iterations done, and the best validation accuracies, by norm."""
-    found = newest_checkpoint(folder / CHECKPOINTS, about, print) if ranks.first else None
+    say = partial(print, file=sys.stderr)
+    found = newest_checkpoint(folder / CHECKPOINTS, about, say) if ranks.first else None
     checkpoint: Checkpoint | None = ranks.same(found)
     if checkpoint is None:
         return 0, {}

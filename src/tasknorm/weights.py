@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -29,9 +30,10 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def write_weights(path: Path, weights: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+def write_weights(path: Path, weights: Mapping[str, Tensor], about: dict[str, str]) -> None:
     """Write weights, whole or not at all."""
-    write_atomically(path, save(dict(weights), dict(about)))
+    # One entry: safetensors keeps several in no order, and equal weights are to be equal files.
+    write_atomically(path, save(dict(weights), {"about": json.dumps(about)}))
 
 
 def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
@@ -42,7 +44,7 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
     """
     try:
         with safe_open(path, "pt") as file:
-            check_label(path, file.metadata() or {}, about)
+            check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
