@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 import torch
@@ -21,9 +22,9 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("learner", ["protonets", "maml"])
+@pytest.mark.parametrize("learner", ["protonets", "maml", "cnaps"])
 def test_a_run_leaves_its_records(tmp_path, learner):
-    result = run(tiny(learner=learner), tmp_path)
+    result = run(tiny(learner=learner, filters=None if learner == "cnaps" else 8, sampling="fixed"), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         "config.json",
@@ -74,6 +75,13 @@ def _doubled(episode):
     return type(episode)(episode.context_x.double(), episode.context_y, episode.target_x.double(), episode.target_y)
 
 
+def test_variable_tasks_have_metadatasets_caps():
+    settings = tiny(learner="cnaps", filters=None, sampling="variable")
+    episodes = [task_of(settings, split)(i) for split in ("train", "test") for i in range(4)]
+    assert len({episode.way for episode in episodes}) > 2
+    assert max(episode.way for episode in episodes[:4]) <= 40
+
+
 def test_the_learning_rate_is_halved():
     settings = tiny(halve_every=2, learning_rate=1.0)
     assert [learning_rate(settings, i) for i in range(1, 6)] == [1, 1, 0.5, 0.5, 0.25]
@@ -106,6 +114,32 @@ def test_a_nan_loss_stops_names_the_place_and_keeps_the_last_checkpoint(tmp_path
         train(model, settings, poisoned, lambda learner: {}, tmp_path)
     assert [path.name for path in sorted((tmp_path / "checkpoints").iterdir())] == ["00000004", "00000008"]
     assert lines(tmp_path)[-1]["iteration"] == 9
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_weights_suffer(tmp_path):
+    settings = tiny(validate_every=0, test_tasks=0)
+    learner = learner_of(settings)
+    learner.net.blocks[0].conv.bias.register_hook(lambda gradient: gradient * torch.inf)
+    with pytest.raises(DivergedError, match=r"iteration 1: the gradient of net.blocks.0.conv.bias is not finite"):
+        train(learner, settings, task_of(settings, "train"), lambda learner: {}, tmp_path)
+    assert all(torch.isfinite(p).all() for p in learner.parameters())
+
+
+def test_recomputing_gives_the_same_weights(tmp_path):
+    weights = []
+    for again in (False, True):
+        folder = tmp_path / str(again)
+        run(tiny(norm="CBN", recompute=again, test_tasks=0, validate_every=0), folder)
+        weights.append(load_file(folder / "model.safetensors"))
+    for name, value in weights[0].items():
+        slack = 2 * 12e-3 if name.endswith(("conv.bias", "running_mean")) else 1e-5  # see test_ranks
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=slack, msg=name)
+
+
+def test_tensorboard_without_its_extra_is_a_clear_error(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install"):
+        run(tiny(tensorboard=True), tmp_path)
 
 
 def test_bf16(tmp_path):

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
+from tasknorm.pretrain import Pretraining
 from tasknorm.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -161,17 +164,23 @@ def sample(
         print(f"{key:8} mean {value['mean']:8.2f}  std {value['std']:8.2f}  quantiles {quantiles}")
 
 
-def _with_settings(verb: Callable[..., None]) -> Callable[..., None]:
-    """The verb with a flag for every setting, instead of its `**settings`; those left out are None."""
-    own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    flags = [_flag(name) for name in Settings.model_fields]
-    verb.__signature__ = inspect.Signature([*own, *flags])  # type: ignore[attr-defined]
-    verb.__annotations__ = {p.name: p.annotation for p in [*own, *flags]}
-    return verb
+Verb = Callable[..., None]
 
 
-def _flag(name: str) -> inspect.Parameter:
-    field = Settings.model_fields[name]
+def _with_settings(model: type[BaseModel]) -> Callable[[Verb], Verb]:
+    """A flag for every setting of a model, in place of a verb's `**settings`; those left out are None."""
+
+    def with_flags(verb: Verb) -> Verb:
+        own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters = [*own, *(_flag(name, field) for name, field in model.model_fields.items())]
+        verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        verb.__annotations__ = {p.name: p.annotation for p in parameters}
+        return verb
+
+    return with_flags
+
+
+def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
     is_switch = field.annotation in (bool, bool | None)
     option = typer.Option(help=field.description, metavar=None if is_switch else "VALUE", rich_help_panel="Settings")
     kind: Any = Annotated[bool | None, option] if is_switch else Annotated[str | None, option]
@@ -179,7 +188,7 @@ def _flag(name: str) -> inspect.Parameter:
 
 
 @app.command(epilog="Example: tasknorm train --learner maml --norm TaskNorm-I --way 5 --shot 1 --out runs/first")
-@_with_settings
+@_with_settings(Settings)
 def train(
     out: Annotated[Path, typer.Option(help="The folder of the run.")],
     config: Annotated[Path | None, typer.Option(help="A TOML or JSON file of settings; flags win over it.")] = None,
@@ -222,6 +231,29 @@ def evaluate(
     with _errors():
         result = evaluated(run, targets.split(","), norm, tasks, seed)
     print(json.dumps(result, indent=2)) if as_json else _print_accuracies(result)
+
+
+@app.command(epilog="Example: tasknorm pretrain --net resnet-small --image-size 28 --epochs 20 --out runs/extractor")
+@_with_settings(Pretraining)
+def pretrain(
+    out: Annotated[Path, typer.Option(help="The folder to write; extractor.safetensors is what --pretrained takes.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on after the last whole epoch.")] = False,
+    **settings: Any,
+) -> None:
+    """Train a feature extractor on the classes of the train split; its weights serve every norm."""
+    from tasknorm.meta_step import DivergedError
+    from tasknorm.pretrain import pretrain as pretrained
+    from tasknorm.settings import SettingsError
+
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        with _errors():
+            if out.exists() and any(out.iterdir()) and not resume:
+                raise SettingsError(f"{out}: a pretraining needs an empty folder; add --resume or choose another")
+            pretrained(Pretraining.of(given), out)
+    except DivergedError as error:
+        print(f"tasknorm: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
 
 
 def _print_accuracies(result: dict[str, Any]) -> None:

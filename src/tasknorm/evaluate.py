@@ -143,7 +143,8 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     Raises:
         RuntimeError: if a norm promises not to be transductive and the audit finds that it is.
     """
-    promised = any(norm.transductive for norm in learner.modules() if isinstance(norm, Norm))
+    sees_targets = getattr(learner, "extractor", learner)  # CNAPs' set encoder sees contexts only
+    promised = any(norm.transductive for norm in sees_targets.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
     try:
         predictor = learner.adapt(episode.context_x, episode.context_y)
@@ -187,16 +188,22 @@ def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
 def _apart(learner: Any, episodes: Sequence[Episode], divided: Sequence[list[Tensor]]) -> Iterator[Tensor]:
     """Logits `(steps, part, way)` of each part of each task; no part is seen together with another."""
     if hasattr(learner, "steps"):
-        alone = [
-            Episode(episode.context_x, episode.context_y, episode.target_x[part], episode.target_y[part])
-            for episode, parts in zip(episodes, divided, strict=True)
-            for part in parts
+        # The first part of every task, then the second, ...: as many tasks pass together as with all targets at once,
+        # so that each adapts to the same bits.
+        columns = [
+            learner.steps([_only(episode, part) for episode, part in zip(episodes, column, strict=True)], STEPS)
+            for column in zip(*divided, strict=True)
         ]
-        yield from learner.steps(alone, STEPS)
+        for row in zip(*columns, strict=True):
+            yield from row
         return
     for episode, parts in zip(episodes, divided, strict=True):
         predictor = learner.adapt(episode.context_x, episode.context_y)
         yield from (predictor(episode.target_x[part])[None] for part in parts)
+
+
+def _only(episode: Episode, part: Tensor) -> Episode:
+    return Episode(episode.context_x, episode.context_y, episode.target_x[part], episode.target_y[part])
 
 
 def _parts(labels: Tensor, targets: Targets) -> list[Tensor]:

@@ -16,23 +16,34 @@ import torch
 from torch import nn
 
 from tasknorm.convert import convert
-from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled, signed, standard, unit
+from tasknorm.data import (
+    Cached,
+    Episodes,
+    FixedSampler,
+    Spec,
+    VariableSampler,
+    opened,
+    scaled,
+)
 from tasknorm.data.atomic import write_atomically
+from tasknorm.data.draw import Sampler
 from tasknorm.data.source import chosen_split
+from tasknorm.devices import chosen_device
 from tasknorm.episode import Episode
 from tasknorm.evaluate import TARGETS, Evaluation, Targets, accuracies, evaluate
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
 from tasknorm.norms import NORMS
 from tasknorm.norms.batch_renorm import BRN
+from tasknorm.pretrain import SCALES, load_pretrained
 from tasknorm.ranks import Ranks, ranks
-from tasknorm.settings import Settings, SettingsError, read_config
+from tasknorm.recompute import recompute
+from tasknorm.settings import ONLY, Settings, SettingsError, parsed, read_config
 from tasknorm.train import best_name, train
 from tasknorm.weights import label, read_weights, weights_of, write_weights
 
 CONFIG, RESULT, FINAL = "config.json", "result.json", "model.safetensors"
 MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
-SCALES = {"unit": unit, "signed": signed, "standard": standard}
 
 
 def run(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -50,12 +61,13 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
             )
-        if all_ranks.first and not (folder / CONFIG).exists():
-            write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
         began = time.monotonic()
         learner = learner_of(settings).to(device)
-        valid = partial(validation, settings=settings, episode=task_of(settings, "valid"), all_ranks=all_ranks)
-        train(learner, settings, task_of(settings, "train"), valid, folder, all_ranks)
+        tasks, valid_tasks = task_of(settings, "train"), task_of(settings, "valid")
+        if all_ranks.first and not (folder / CONFIG).exists():
+            write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+        validate = partial(validation, settings=settings, episode=valid_tasks, all_ranks=all_ranks)
+        train(learner, settings, tasks, validate, folder, all_ranks)
         seconds = time.monotonic() - began
         weights = weights_of(learner)
         if all_ranks.first:
@@ -74,14 +86,21 @@ def learner_of(settings: Settings) -> nn.Module:
     options: dict[str, Any] = {"image_shape": (channels, settings.image_size, settings.image_size)}
     options |= {"filters": settings.filters} if settings.filters else {}
     options |= {"way": settings.way} if settings.learner == "maml" else {}
-    net = NETS[settings.net](norm_maker(settings), **options)
-    names = ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once", "reduction")
-    chosen = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
+    options |= {"film": True} if settings.film else {}
+    norm = norm_maker(settings)
+    net = NETS[settings.net](norm, **options)
+    if settings.pretrained is not None:
+        load_pretrained(net, Path(settings.pretrained))
+    if settings.recompute:
+        recompute(net)
+    chosen = {name: getattr(settings, name) for name in ONLY[settings.learner] if getattr(settings, name) is not None}
     if settings.learner == "maml":
         return LEARNERS["maml"](net, compiled=settings.compile, **chosen)
     if settings.compile:
         net.compile()
-    return LEARNERS[settings.learner](net, **chosen)
+    return (
+        LEARNERS["cnaps"](net, norm, **chosen) if settings.learner == "cnaps" else LEARNERS["protonets"](net, **chosen)
+    )
 
 
 def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
@@ -107,16 +126,19 @@ def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
 def task_of(settings: Settings, split: str, seed: int | None = None) -> Callable[[int], Episode]:
     """Task number i of a split, scaled for the net."""
     images = Cached(opened(settings.source), settings.image_size)
-    training = split == "train"
-    sampler = FixedSampler(
-        chosen_split(images.spec, split),
-        settings.train_way if training else settings.way,
-        settings.shot,
-        settings.train_targets if training else settings.targets,
-        settings.rotate,
-    )
-    episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
+    episodes = Episodes(images, sampler_of(settings, images.spec, split), settings.seed if seed is None else seed)
     return lambda number: scaled(episodes[number], SCALES[settings.scale])
+
+
+def sampler_of(settings: Settings, spec: Spec, split: str) -> Sampler:
+    """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
+    part = chosen_split(spec, split)
+    if settings.sampling == "variable":
+        return VariableSampler(part) if split == "train" else VariableSampler(part, max_way=50, max_context=500)
+    way, targets = settings.way, settings.targets
+    if split == "train":
+        way, targets = settings.train_way, settings.train_targets
+    return FixedSampler(part, way, settings.shot, targets, settings.rotate)
 
 
 def validation(
@@ -140,7 +162,9 @@ def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None)
 
 def as_norm(learner: nn.Module, norm: str, settings: Settings) -> nn.Module:
     """The learner with its weights under a norm that shares its training; itself if the norm is its own."""
-    return learner if norm == settings.trained_norm else convert(learner, norm)
+    if norm == settings.trained_norm:
+        return learner
+    return convert(learner, norm, where="extractor.*" if settings.learner == "cnaps" else None)
 
 
 def accuracies_of(
@@ -227,23 +251,10 @@ def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bo
     if not (folder / CONFIG).exists():
         raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
     recorded = read_config(folder / CONFIG)
-    for key, value in Settings.of(recorded | given).model_dump().items():
-        if key in given and key not in MACHINE and value != recorded.get(key):
+    for key in given.keys() & recorded.keys() - set(MACHINE):
+        if (value := parsed(key, given[key])) != recorded[key]:
             raise SettingsError(
-                f"{key}={value} contradicts the run in {folder}, which has {key}={recorded.get(key)}; leave it out"
+                f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; leave it out"
             )
+    Settings.of(recorded | given)  # refuses what is no setting
     return Settings.of(recorded | {key: value for key, value in given.items() if key in MACHINE})
-
-
-def chosen_device(name: str) -> torch.device:
-    """A device by its name; auto takes cuda, then mps, then the processor.
-
-    Raises:
-        SettingsError: if this machine has no such device.
-    """
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if name == "auto":
-        return torch.device(next(device for device, found in there.items() if found))
-    if not there[name]:
-        raise SettingsError(f"device={name} is not on this machine; it has {', '.join(d for d in there if there[d])}")
-    return torch.device(name)

@@ -1,7 +1,7 @@
 """What the papers prescribe for each learner and source: the settings that a run has unless it says otherwise.
 
-MAML as in the reference code of Finn et al. (2017), ProtoNets as in Snell et al. (2017), both as the TaskNorm paper
-used them (appendix B).
+MAML as in the reference code of Finn et al. (2017), ProtoNets as in Snell et al. (2017), CNAPs as in Requeima et al.
+(2019), all as the TaskNorm paper used them (appendix B).
 """
 
 from __future__ import annotations
@@ -43,6 +43,21 @@ PROTONETS: Values = {
 PROTONETS_CHARACTERS: Values = {"train_way": 60, "train_targets": 5}
 PROTONETS_PHOTOS: Values = {"train_targets": 15, "scale": "standard"}
 
+# CNAPs' authors count tasks, 16 for each step of the optimizer: 60,000 for TaskNorm.
+TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN": 70_000, "LN": 110_000, "IN": 200_000}
+CNAPS: Values = {
+    "affine": "all",
+    "eps": 1e-5,
+    "film": True,
+    "regulariser": 0.016,  # 0.001 for each of 16 tasks
+    "meta_batch": 16,
+    "sampling": "variable",
+    "targets": 10,
+    "train_targets": 10,
+    "scale": "signed",
+    "validate_every": 625,
+}
+
 
 def protocol(learner: str, source: str, norm: str, way: int, shot: int) -> Values:
     """The settings of the papers' experiment that is nearest to this one.
@@ -62,6 +77,10 @@ def protocol(learner: str, source: str, norm: str, way: int, shot: int) -> Value
         values |= PROTONETS
         values |= PROTONETS_CHARACTERS if characters else PROTONETS_PHOTOS | {"train_way": 30 if shot < 5 else 20}
         values |= {"rotate": source in ("omniglot", "omniglot_alphabets")}
+    if learner == "cnaps":
+        values |= CNAPS | {"train_way": way, "iterations": TASKS.get(norm, 60_000) // 16}
+        values |= {"net": "resnet-small" if characters else "resnet18"}
     if norm in NORMS and issubclass(NORMS[norm], TaskNorm):
-        values |= {"alpha": "independent-shared"}  # the context's size is fixed (appendix E)
+        # Where the context's size is fixed, alpha does not depend on it (appendix E).
+        values |= {"alpha": "functional-shared" if learner == "cnaps" else "independent-shared"}
     return values

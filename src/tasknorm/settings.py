@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
@@ -16,7 +16,11 @@ from tasknorm.norms import ALPHAS, NORMS, TaskNorm
 from tasknorm.protocols import protocol
 
 SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (section 5)
-MAML_ONLY = ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once")
+ONLY = {
+    "maml": ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once"),
+    "protonets": ("reduction",),
+    "cnaps": ("film", "regulariser"),
+}
 
 
 class SettingsError(ValueError):
@@ -34,10 +38,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # What is trained
-    learner: str = Field(description="maml or protonets.")
+    learner: str = Field(description="maml, protonets or cnaps.")
     source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
     norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
     net: str = Field(description="The network, by its name.")
+    pretrained: str | None = about("Weights of the net, as `tasknorm pretrain` writes them.")
     filters: int | None = about("Channels of the net's blocks; the net's own number if left out.", ge=1)
     affine: Literal["all", "offset", "none"] = Field("all", description="What norms learn: gamma and beta, or beta.")
     eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
@@ -45,6 +50,7 @@ class Settings(BaseModel):
     alpha: str | None = about("The form of TaskNorm's alpha.")
 
     # Tasks
+    sampling: Literal["fixed", "variable"] = Field("fixed", description="Tasks of one shape, or as in Meta-Dataset.")
     way: int = Field(5, ge=2, description="Classes of a task at meta-test.")
     shot: int = Field(1, ge=1, description="Context images of each class.")
     targets: int = Field(ge=1, description="Target images of each class at meta-test.")
@@ -61,6 +67,9 @@ class Settings(BaseModel):
     first_order: bool | None = about("MAML: treat inner gradients as constants.")
     at_once: int | None = about("MAML: tasks that run together at most; fewer need less memory.", ge=1)
     reduction: Literal["mean", "sum"] | None = about("ProtoNets: of a task's loss over its targets.")
+
+    film: bool | None = about("CNAPs: adapt features, by FiLM, and not the classifier alone.")
+    regulariser: float | None = about("CNAPs: weight of the FiLM generator's regulariser.", ge=0)
 
     # The loop
     iterations: int = Field(ge=1, description="Steps of the optimizer.")
@@ -108,7 +117,7 @@ class Settings(BaseModel):
         try:
             return cls(**(protocol(named["learner"], named["source"], named["norm"], way, shot) | named))
         except ValidationError as error:
-            raise SettingsError("; ".join(map(_in_words, error.errors()))) from None
+            raise SettingsError("; ".join(in_words(e, cls) for e in error.errors())) from None
 
     @property
     def trained_norm(self) -> str:
@@ -136,17 +145,22 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        for name in MAML_ONLY:
-            self._refuse_if(self.learner != "maml" and getattr(self, name) is not None, name, f"learner={self.learner}")
-        self._refuse_if(self.learner == "maml" and self.reduction is not None, "reduction", "learner=maml")
+        for learner, names in ONLY.items():
+            for name in names:
+                alien = self.learner != learner and getattr(self, name) is not None
+                self._refuse_if(alien, name, f"learner={self.learner}")
         task_norm = issubclass(NORMS[self.norm], TaskNorm)
         self._refuse_if(self.alpha is not None and not task_norm, "alpha", f"norm={self.norm}")
-        maml_net = self.net.startswith("maml")
-        self._refuse_if((self.learner == "maml") != maml_net, "net", f"learner={self.learner}")
+        self._refuse_if((self.learner == "maml") != self.net.startswith("maml"), "net", f"learner={self.learner}")
+        resnet = self.net.startswith("resnet")
+        self._refuse_if(self.learner == "cnaps" and not resnet, "net", "learner=cnaps, which needs a resnet")
+        self._refuse_if(resnet and self.filters is not None, "filters", f"net={self.net}")
         if self.learner == "maml":
             self._refuse_if(self.train_way != self.way, "train_way", f"way={self.way}: MAML's classifier has one size")
+            self._refuse_if(self.sampling == "variable", "sampling", "learner=maml: its classifier has one size")
             self._refuse_if(self.recompute, "recompute", "learner=maml, whose weights change: lower at_once instead")
             self._refuse_if(self.compile and not self.first_order, "compile", "first_order=False")
+        self._refuse_if(self.compile and self.recompute, "compile", "recompute=True")
         self._refuse_if(self.accumulate > self.meta_batch, "accumulate", f"meta_batch={self.meta_batch}")
         return self
 
@@ -171,11 +185,21 @@ def read_config(path: Path) -> dict[str, Any]:
     return values
 
 
-def _in_words(error: Any) -> str:
+def parsed(name: str, value: Any) -> Any:
+    """The value of one setting, from a flag's text if need be."""
+    kind: Any = Settings.model_fields[name].annotation
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError:
+        return value  # refused where all settings are
+
+
+def in_words(error: Any, model: type[BaseModel]) -> str:
     """One of pydantic's complaints as a rule, the value received, and the fix."""
     name = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        return f"{name} is no setting; correct its name, the settings are {', '.join(Settings.model_fields)}"
+        known = ", ".join(model.model_fields)
+        return f"{name} is no setting; correct its name, the settings are {known}"
     if error["type"] == "missing":
         return f"{name} is needed; set it"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")

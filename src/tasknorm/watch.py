@@ -46,9 +46,9 @@ class Watch:
         self._start = start
         if quiet:
             return
+        self._board = _board(folder / "tensorboard", start) if tensorboard else None
         _keep_until(folder / METRICS, start)
         self._file = (folder / METRICS).open("a", buffering=1)
-        self._board = _board(folder / "tensorboard", start) if tensorboard else None
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -1,0 +1,21 @@
+"""Where to compute."""
+
+from __future__ import annotations
+
+import torch
+
+from tasknorm.settings import SettingsError
+
+
+def chosen_device(name: str) -> torch.device:
+    """A device by its name; auto takes cuda, then mps, then the processor.
+
+    Raises:
+        SettingsError: if this machine has no such device.
+    """
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(device for device, found in there.items() if found))
+    if not there[name]:
+        raise SettingsError(f"device={name} is not on this machine; it has {', '.join(d for d in there if there[d])}")
+    return torch.device(name)

@@ -1,0 +1,84 @@
+"""Recompute activations in the backward pass rather than keep them: large contexts in less memory.
+
+Torch recomputes a block when the backward pass needs it, by then outside of its phase, with other running moments and
+without a task's own FiLM parameters. Here the modules inside go back, for the time of the recomputation, to what they
+were when the block was first computed; whatever the recomputation changes in them is dropped, so that running moments
+do not move twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from tasknorm.norms import Norm
+
+
+class Recomputed(nn.Sequential):
+    """As `nn.Sequential`, with nothing kept for the backward pass but what goes from one child to the next."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self:
+            if torch.is_grad_enabled():
+                x = checkpoint(block, x, use_reentrant=False, context_fn=partial(_contexts, block))
+            else:
+                x = block(x)
+        return x
+
+
+def recompute(net: nn.Module) -> nn.Module:
+    """Make the net recompute its blocks: the children of its outermost `nn.Sequential` modules that hold norms.
+
+    Raises:
+        ValueError: if it has none.
+
+    >>> from tasknorm import NORMS, nets
+    >>> type(recompute(nets.protonets_conv4(NORMS["LN"])).blocks).__name__
+    'Recomputed'
+    """
+    if not _recompute(net):
+        raise ValueError(f"recompute needs a net with blocks in nn.Sequential, and {type(net).__name__} has none")
+    return net
+
+
+def _recompute(module: nn.Module) -> bool:
+    found = False
+    for name, child in list(module.named_children()):
+        if type(child) is nn.Sequential and any(isinstance(module, Norm) for module in child.modules()):
+            setattr(module, name, Recomputed(*child))
+            found = True
+        else:
+            found |= _recompute(child)
+    return found
+
+
+def _contexts(block: nn.Module) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """For the first computation nothing; for the second, the block's modules as they are now."""
+    modules = list(block.modules())
+    return nullcontext(), _as_before(modules, [_state(module) for module in modules])
+
+
+def _state(module: nn.Module) -> dict[str, Any]:
+    """A module's attributes; a norm's buffers as copies, since it writes into them."""
+    own = {"_parameters": dict(module._parameters), "_buffers": dict(module._buffers)}
+    if isinstance(module, Norm):
+        own["_buffers"] = {name: None if b is None else b.clone() for name, b in module._buffers.items()}
+    return module.__dict__ | own
+
+
+@contextmanager
+def _as_before(modules: list[nn.Module], states: list[dict[str, Any]]) -> Iterator[None]:
+    now = [dict(module.__dict__) for module in modules]
+    for module, state in zip(modules, states, strict=True):
+        module.__dict__.update(state)
+    try:
+        yield
+    finally:
+        for module, state in zip(modules, now, strict=True):
+            module.__dict__.update(state)

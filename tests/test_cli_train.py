@@ -1,0 +1,94 @@
+"""The commands train and evaluate: what users type, and what they see when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from runs import flags, tiny
+from tasknorm.cli import app
+from tasknorm.experiment import run as run_experiment
+from tasknorm.settings import Settings
+
+pytestmark = pytest.mark.usefixtures("glyph_cache")
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def failed(result, *parts):
+    assert result.exit_code == 2
+    assert result.stderr.startswith("tasknorm: ")
+    assert result.stderr.count("\n") == 1  # one message, no traceback
+    for part in parts:
+        assert part in result.stderr
+
+
+def test_every_setting_is_a_flag_and_help_ends_with_an_example():
+    text = " ".join(run("train", "--help").stdout.split())
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')}"[:20] in text
+    assert "Example: tasknorm train" in text
+    assert "Example: tasknorm evaluate" in " ".join(run("evaluate", "--help").stdout.split())
+    assert "Example: tasknorm pretrain" in " ".join(run("pretrain", "--help").stdout.split())
+
+
+def test_train_then_evaluate(tmp_path):
+    result = run("train", *flags(tiny(norm="CBN")), "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert "final TBN" in result.stdout
+    result = run("evaluate", tmp_path / "run", "--targets", "all,example,class", "--norm", "TBN", "--tasks", "3")
+    assert [line.split()[:4] for line in result.stdout.splitlines()] == [
+        [which, "TBN", "targets:", way] for which in ("final", "best") for way in ("all", "example", "class")
+    ]
+    assert "transductive" in result.stdout
+    found = json.loads(run("evaluate", tmp_path / "run", "--norm", "RN", "--tasks", "3", "--json").stdout)
+    assert found["best"]["RN"]["all"]["tasks"] == 3
+    failed(run("evaluate", tmp_path / "run", "--norm", "LN"), "norm=LN contradicts the run")
+    failed(run("evaluate", tmp_path / "run", "--targets", "each"), "targets are all, example, class, got 'each'")
+    failed(run("evaluate", tmp_path), "to evaluate, a folder must hold")
+
+
+def test_a_config_file_and_flags_that_win(tmp_path):
+    config = tmp_path / "tiny.json"
+    config.write_text(tiny(test_tasks=0, validate_every=0).model_dump_json())
+    result = run("train", "--config", config, "--iterations", "3", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["iterations"] == 3
+    config.write_text('{"learner": "maml", "itertions": 3}')
+    failed(run("train", "--config", config, "--out", tmp_path / "other"), "itertions is no setting")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_used_folder_is_refused_and_resumed(tmp_path):
+    words = ["train", *flags(tiny(test_tasks=0, validate_every=0)), "--out", tmp_path / "run"]
+    assert run(*words, "--resume").exit_code == 0  # nothing there: starts anew
+    failed(run(*words), "a run needs an empty folder", "--resume")
+    again = run(*words, "--resume")
+    assert again.exit_code == 0
+    assert "finished already" in again.stderr
+    failed(run("train", "--out", tmp_path / "run", "--resume", "--norm", "LN"), "norm=LN contradicts the run in")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    failed(run("train", "--out", tmp_path / "mine", "--resume"), "must hold a run's config.json")
+
+
+def test_mistakes(tmp_path):
+    out = ["--out", tmp_path / "run"]
+    assert "No such option" in run("train", "--wya", "5", *out).stderr
+    failed(run("train", "--way", "five", *out), "way", "'five'")
+    failed(run("train", "--source", "nowhere", *out), "nowhere")
+    failed(run("train", "--learner", "protonets", "--inner-lr", "0.1", *out), "inner_lr=0.1 contradicts")
+    failed(run("pretrain", "--epochs", "0", *out), "epochs", "got '0'")
+    failed(run("train", *flags(tiny(train_way=5, way=5, shot=19)), *out), "shots")
+
+
+def test_a_checkpoint_of_another_norm_is_refused(tmp_path):
+    run_experiment(tiny(test_tasks=0, validate_every=0), tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    config = tmp_path / "run" / "config.json"
+    config.write_text(tiny(norm="LN", test_tasks=0, validate_every=0).model_dump_json())
+    failed(run("train", "--out", tmp_path / "run", "--resume"), "its norm must be LN, got TaskNorm-I")

@@ -1,0 +1,68 @@
+"""Pretraining: learns, goes on where it stopped, and serves every norm."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from small_data import write_pets
+from tasknorm import NORMS, nets
+from tasknorm.pretrain import Pretraining, augmented, load_pretrained, pretrain
+from tasknorm.settings import SettingsError
+from tasknorm.weights import WeightsError
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    write_pets(tmp_path / "pets", classes=8, images=6)
+    monkeypatch.setenv("TASKNORM_CACHE", str(tmp_path / "cache"))
+    return Pretraining.of(
+        {
+            "source": str(tmp_path / "pets"),
+            "net": "resnet-small",
+            "image_size": 16,
+            "batch": 10,
+            "epochs": 3,
+            "learning_rate": 0.02,
+            "crop": 1,
+            "device": "cpu",
+        }
+    )
+
+
+def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
+    said = []
+    record = pretrain(settings, tmp_path / "through", said.append)
+    assert len(said) == len(record["epochs"]) == 3
+    assert record["epochs"][-1]["loss"] < record["epochs"][0]["loss"]
+    pretrain(settings.model_copy(update={"epochs": 2}), tmp_path / "twice", said.append)
+    (tmp_path / "twice" / "extractor.safetensors").unlink()
+    pretrain(settings, tmp_path / "twice", said.append)
+    path = tmp_path / "through" / "extractor.safetensors"
+    assert path.read_bytes() == (tmp_path / "twice" / "extractor.safetensors").read_bytes()
+    for norm in NORMS.values():
+        net = nets.resnet_small(norm, film=True, image_shape=(3, 16, 16))
+        before = net.stem.weight.clone()
+        load_pretrained(net, path)
+        assert not torch.equal(net.stem.weight, before)
+        assert net.norm.num_batches_tracked > 0
+    with pytest.raises(WeightsError, match="of another net than Conv4"):
+        load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
+
+
+def test_augmentation_moves_and_mirrors_each_image():
+    random = torch.Generator().manual_seed(0)
+    images = torch.arange(4 * 25, dtype=torch.uint8).view(4, 1, 5, 5)
+    assert torch.equal(augmented(images, 0, False, random), images)
+    mirrored = augmented(images, 0, True, random)
+    assert {torch.equal(a, b) or torch.equal(a, b.flip(-1)) for a, b in zip(mirrored, images, strict=True)} == {True}
+    moved = augmented(images, 2, False, random)
+    assert moved.shape == images.shape
+    assert not torch.equal(moved, images)
+
+
+def test_errors_name_the_setting():
+    with pytest.raises(SettingsError, match="epoch is no setting"):
+        Pretraining.of({"epoch": 3})
+    with pytest.raises(SettingsError, match=r"net .*'conv4'"):
+        Pretraining.of({"net": "conv4"})
