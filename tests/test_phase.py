@@ -58,8 +58,9 @@ def test_a_model_without_norms() -> None:
             pass
 
 
-@pytest.mark.parametrize("sizes", [{"context_size": 0}, {"context_size": -1}, {"context_size": 2.0}, {"context_size": True},
-                                   {"context_size": 2, "tasks": 0}])  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes", [{"context_size": size} for size in (0, -1, 2.0, True)] + [{"context_size": 2, "tasks": 0}]
+)
 def test_joint_refuses_sizes_that_are_no_positive_integers(sizes) -> None:
     with pytest.raises(ValueError, match="must be a positive integer, got"), tasknorm.joint(model(), **sizes):
         pass

@@ -103,8 +103,8 @@ def _check_channels_known(model: nn.Module) -> None:
             is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())
         ):
             raise ValueError(
-                f"{name or 'model'} is a {type(module).__name__} that does not know its channels yet; run the model once "
-                "on a batch, then convert it"
+                f"{name or 'model'} is a {type(module).__name__} that does not know its channels yet; run the model "
+                "once on a batch, then convert it"
             )
 
 

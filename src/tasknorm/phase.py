@@ -95,9 +95,7 @@ def target(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def joint(
-    model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: bool = False
-) -> Iterator[nn.Module]:
+def joint(model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: bool = False) -> Iterator[nn.Module]:
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of

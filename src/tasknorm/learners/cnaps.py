@@ -50,9 +50,7 @@ class CNAPs(nn.Module):
     torch.Size([10, 5])
     """
 
-    def __init__(
-        self, extractor: nn.Module, norm: NormMaker, *, film: bool = True, regulariser: float = 0.016
-    ) -> None:
+    def __init__(self, extractor: nn.Module, norm: NormMaker, *, film: bool = True, regulariser: float = 0.016) -> None:
         super().__init__()
         features, channels = _size(extractor)
         self.extractor = extractor.requires_grad_(False)

@@ -146,7 +146,8 @@ class MAML(nn.Module):
         """The weights after each inner step; the first step's pass of the context moves `running`."""
         tasks, size = y.shape
         x, y = _normal(_interleaved(x)), _normal(_interleaved(y))
-        higher = not self.first_order and torch.is_grad_enabled()
+        outer = torch.is_grad_enabled()
+        higher = outer and not self.first_order
         before = self._running()
         shot = size / (int(y.max()) + 1)
         for step in range(steps):
@@ -156,10 +157,11 @@ class MAML(nn.Module):
                 logits = self._pass(at, moments, x, outer=higher)
                 loss = F.cross_entropy(logits, y, reduction="sum") / shot
                 gradients = torch.autograd.grad(loss, list(at.values()), create_graph=higher)
-            weights = {
-                name: torch.sub(w, gradient, alpha=self.inner_lr)
-                for (name, w), gradient in zip(weights.items(), gradients, strict=True)
-            }
+            with torch.inference_mode(False), torch.set_grad_enabled(outer):
+                weights = {
+                    name: torch.sub(w, gradient, alpha=self.inner_lr)
+                    for (name, w), gradient in zip(weights.items(), gradients, strict=True)
+                }
             yield weights
 
     def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:

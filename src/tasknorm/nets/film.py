@@ -67,7 +67,8 @@ class FilmGenerator(nn.Module):
         widths = {name: len(layer.gamma) for name, layer in net.named_modules() if isinstance(layer, FiLM)}
         if not widths:
             raise ValueError(
-                f"a FiLM generator needs a net with FiLM layers, and {type(net).__name__} has none; make it with film=True"
+                f"a FiLM generator needs a net with FiLM layers, and {type(net).__name__} has none; make it with "
+                "film=True"
             )
         self.stages = {name: ".".join(name.split(".")[:2]) for name in widths}  # e.g. stages.0
         self.shared = nn.ModuleDict(
@@ -78,7 +79,7 @@ class FilmGenerator(nn.Module):
         )
 
     def forward(self, z: Tensor) -> dict[str, Tensor]:
-        """What to hand to the net by `functional_call`: tensors `(tasks, C)` by name, for `z` of `(tasks, features)`."""
+        """What to hand to the net by `functional_call`: `(tasks, C)` by name, for `z` of `(tasks, features)`."""
         shared = {stage: F.relu(layer(z)) for stage, layer in self.shared.items()}
         film = {}
         for name, stage in self.stages.items():

@@ -192,8 +192,8 @@ class Activations:
         batch, tasks = self.a.shape[0], phase.tasks
         if batch % tasks:
             raise ValueError(
-                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a joint "
-                "pass give tasks * (context + target) examples, in one of contexts tasks * context"
+                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a "
+                "joint pass give tasks * (context + target) examples, in one of contexts tasks * context"
             )
         if phase.kind != "joint":
             return
