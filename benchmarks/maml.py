@@ -109,9 +109,12 @@ def our_step(setting: Setting, tasks: list[Episode], *, compiled: bool = False) 
         net, inner_lr=INNER_LR, inner_steps=setting.steps, first_order=setting.first_order, compiled=compiled
     )
 
+    at_once = len(tasks) if setting.first_order else 1  # the graphs of many tasks at once need many times the memory
+
     def step() -> Gradients:
         net.zero_grad()
-        learner.learn(tasks).losses.mean().backward()
+        for start in range(0, len(tasks), at_once):
+            (learner.learn(tasks[start : start + at_once]).losses.sum() / len(tasks)).backward()
         return _gradients(net)
 
     return step
@@ -157,7 +160,7 @@ def torchopt_step(setting: Setting, tasks: list[Episode]) -> Step:
     """One meta-iteration of `torchopt`, by its functional interface, the faster of its two."""
     net = peers_net(tasks[0].context_x.dtype)
     outer = dict(net.named_parameters())
-    adapted = {name: p for name, p in outer.items() if "norm" not in name}
+    adapted: dict[str, Tensor] = {name: p for name, p in outer.items() if "norm" not in name}
     sgd: Any = torchopt.sgd(INNER_LR)
 
     def step() -> Gradients:

@@ -146,6 +146,7 @@ def test_adapts_without_gradients_and_in_inference_mode() -> None:
             torch.testing.assert_close(model(task), expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the compiler, of itself
 def test_compiled_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = learner("TaskNorm-I")
     tasks = [double(task) for task in episodes(0, 2)]

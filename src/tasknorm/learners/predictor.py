@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -50,7 +51,8 @@ class Predictor(nn.Module):
     @torch.no_grad()
     def predict(self, target_x: Tensor) -> Tensor:
         """The class of each image, `(target,)`."""
-        return self(target_x).argmax(1)
+        logits: Tensor = self(target_x)
+        return logits.argmax(1)
 
     def save(self, file: str | Path) -> None:
         """Write all that the predictor holds to a safetensors file."""
@@ -153,4 +155,5 @@ def _run(file: Path, images: Tensor) -> Tensor:
     from onnx.reference import ReferenceEvaluator
 
     evaluator = ReferenceEvaluator(str(file))
-    return torch.as_tensor(evaluator.run(None, {evaluator.input_names[0]: images.cpu().numpy()})[0])
+    outputs: Any = evaluator.run(None, {evaluator.input_names[0]: images.cpu().numpy()})
+    return torch.as_tensor(outputs[0])

@@ -26,7 +26,7 @@ class FiLM(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.gamma.ndim == 1:
             return x * self.gamma[:, None, None] + self.beta[:, None, None]
-        by_task = x.unflatten(0, (len(self.gamma), -1))
+        by_task = x.view(len(self.gamma), -1, *x.shape[1:])
         return (by_task * self.gamma[:, None, :, None, None] + self.beta[:, None, :, None, None]).flatten(0, 1)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -147,8 +147,8 @@ class Activations:
     def _by_task(self, table: Tensor) -> Tensor:
         """A table `(N, C)` as `(tasks, N / tasks, C)`."""
         if self._interleaved():
-            return table.unflatten(0, (-1, self._tasks)).transpose(0, 1)
-        return table.unflatten(0, (self._tasks, -1))
+            return table.view(-1, self._tasks, table.shape[-1]).transpose(0, 1)
+        return table.view(self._tasks, -1, table.shape[-1])
 
     def _interleaved(self) -> bool:
         return self.phase is not None and self.phase.interleaved
