@@ -62,7 +62,7 @@ class CNAPs(nn.Module):
         self.set_encoder: SetEncoder | None = None
         self.film_generator: FilmGenerator | None = None
         if film:
-            blocks = min(5, min(extractor.image_shape[1:]).bit_length() - 1)  # type: ignore[index, operator, union-attr]
+            blocks = min(5, min(extractor.image_shape[1:]).bit_length() - 1)  # type: ignore[index]
             self.set_encoder = SetEncoder(_own_batch(norm), channels=channels, blocks=blocks)
             self.film_generator = FilmGenerator(extractor, self.set_encoder.features)
         self.classifier_generator = ClassifierGenerator(features)
@@ -75,7 +75,8 @@ class CNAPs(nn.Module):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
-        losses, logits = [], []
+        losses: list[Tensor] = []
+        logits: list[Tensor] = []
         for tasks in groups(episodes):
             scores = self._logits(tasks)
             losses.append(tasks.cross_entropy(scores).sum(1))

@@ -92,7 +92,9 @@ class MAML(nn.Module):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
-        losses, logits, moments = [], [], []
+        losses: list[Tensor] = []
+        logits: list[Tensor] = []
+        moments: list[tuple[int, State]] = []
         for tasks in groups(episodes, self._at_once()):
             scores, running = self._learn(tasks)
             losses.append(tasks.cross_entropy(scores).sum(1) / tasks.shot)
@@ -146,7 +148,8 @@ class MAML(nn.Module):
         """The weights after each inner step; the first step's pass of the context moves `running`."""
         tasks, size = y.shape
         x, y = _normal(_interleaved(x)), _normal(_interleaved(y))
-        higher = not self.first_order and torch.is_grad_enabled()
+        outer = torch.is_grad_enabled()
+        higher = outer and not self.first_order
         before = self._running()
         shot = size / (int(y.max()) + 1)
         for step in range(steps):
@@ -156,10 +159,11 @@ class MAML(nn.Module):
                 logits = self._pass(at, moments, x, outer=higher)
                 loss = F.cross_entropy(logits, y, reduction="sum") / shot
                 gradients = torch.autograd.grad(loss, list(at.values()), create_graph=higher)
-            weights = {
-                name: torch.sub(w, gradient, alpha=self.inner_lr)
-                for (name, w), gradient in zip(weights.items(), gradients, strict=True)
-            }
+            with torch.inference_mode(False), torch.set_grad_enabled(outer):
+                weights = {
+                    name: torch.sub(w, gradient, alpha=self.inner_lr)
+                    for (name, w), gradient in zip(weights.items(), gradients, strict=True)
+                }
             yield weights
 
     def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:
@@ -171,7 +175,8 @@ class MAML(nn.Module):
         else:
             with contexts(self.net, tasks.count, interleaved=True):  # a set by itself, whatever it is called
                 logits = self._pass(weights, running, _interleaved(tasks.target_x))
-        return logits.unflatten(0, (-1, tasks.count)).transpose(0, 1)[:, -tasks.target_y.shape[1] :]
+        by_task = logits.view(-1, tasks.count, logits.shape[-1]).transpose(0, 1)
+        return by_task[:, -tasks.target_y.shape[1] :]
 
     def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
         """The net's logits at these weights; `running` is updated in place."""
@@ -204,8 +209,8 @@ class MAML(nn.Module):
         """Set the running moments to the mean over all tasks of what groups of tasks made of them."""
         tasks = sum(count for count, _ in moments)
         for name, buffer in self._running().items():
-            mean = sum(running[name].to(torch.float64) * (count / tasks) for count, running in moments)
-            buffer.copy_(torch.as_tensor(mean).round() if not buffer.is_floating_point() else mean)
+            mean = torch.stack([running[name].double() * (count / tasks) for count, running in moments]).sum(0)
+            buffer.copy_(mean if buffer.is_floating_point() else mean.round())
 
     def _runs_together(self) -> bool:
         return all(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from tasknorm.learners.tasks import check_images
 from tasknorm.phase import target
+
+FORMAT = "tasknorm predictor 1"
 
 
 class Predictor(nn.Module):
@@ -35,7 +42,7 @@ class Predictor(nn.Module):
             return self.logits(target_x)
 
     def logits(self, target_x: Tensor) -> Tensor:
-        """As `forward`, in a phase that has been entered already."""
+        """As `forward`, in a target phase that has been entered already."""
         features: Tensor = self.net(target_x)
         if self.weight is None:
             return features
@@ -44,4 +51,109 @@ class Predictor(nn.Module):
     @torch.no_grad()
     def predict(self, target_x: Tensor) -> Tensor:
         """The class of each image, `(target,)`."""
-        return self(target_x).argmax(1)
+        logits: Tensor = self(target_x)
+        return logits.argmax(1)
+
+    def save(self, file: str | Path) -> None:
+        """Write all that the predictor holds to a safetensors file."""
+        tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
+        save_file(tensors, file, metadata={"format": FORMAT, "norms": _norms(self.net)})
+
+    @classmethod
+    def load(cls, file: str | Path, net: nn.Module) -> Predictor:
+        """The predictor of a file that `save` wrote.
+
+        Args:
+            file: its path.
+            net: a net of the same make; its weights are replaced.
+
+        Raises:
+            ValueError: if the file is no predictor, or is of another net or another norm.
+        """
+        try:
+            with safe_open(file, "pt") as opened:
+                metadata = opened.metadata() or {}
+        except SafetensorError as error:
+            raise ValueError(f"{file} is not a predictor: {error}; pass a file that Predictor.save wrote") from error
+        if metadata.get("format") != FORMAT:
+            raise ValueError(f"{file} has format {metadata.get('format')!r}, not {FORMAT!r}; save the predictor again")
+        if metadata["norms"] != _norms(net):
+            raise ValueError(
+                f"{file} holds a net with norms {metadata['norms']}, got one with {_norms(net)}; make the net with the "
+                "norm that it was saved with"
+            )
+        tensors = load_file(file)
+        predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
+        try:
+            predictor.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"{file} does not fit this net; make it as it was when saved: {error}") from error
+        return predictor
+
+    @torch.no_grad()
+    def export(self, file: str | Path, example: Tensor) -> None:
+        """Write the predictor as a program of its own, which needs no Python class: by `torch.export`, or as ONNX.
+
+        Args:
+            file: ends in `.pt2` (load with `torch.export.load(file).module()`) or `.onnx` (needs the extra
+                `tasknorm[onnx]`). The program takes batches of any size.
+            example: some images `(target, ...)`, at least two; on them the program is compared with the predictor.
+
+        Raises:
+            ValueError: if the name ends otherwise or there are too few images.
+            RuntimeError: if the program's logits are not the predictor's.
+        """
+        file = Path(file)
+        if file.suffix not in (".pt2", ".onnx"):
+            raise ValueError(f"a predictor exports to a file that ends in .pt2 or .onnx, got {file.name!r}")
+        if len(example) < 2:
+            raise ValueError(f"export needs an example of at least two images, got {len(example)}")
+        check_images(self.net, example)
+        with target(self.net):
+            batch = torch.export.Dim("batch", min=1, max=1 << 16)
+            program = torch.export.export(_Inner(self), (example,), dynamic_shapes=({0: batch},))
+        if file.suffix == ".onnx":
+            _write_onnx(program, file)
+        else:
+            torch.export.save(program, file)
+        for images in (example, example[:1]):
+            difference = (_run(file, images) - self(images)).abs().max()
+            if not difference <= 1e-3 * self(images).abs().max().clamp(min=1):
+                raise RuntimeError(
+                    f"{file} was written, but its logits differ from the predictor's by {difference:.1e}"
+                )
+
+
+class _Inner(nn.Module):
+    """The predictor without its own phase: export enters it once."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.predictor = predictor
+
+    def forward(self, target_x: Tensor) -> Tensor:
+        return self.predictor.logits(target_x)
+
+
+def _norms(net: nn.Module) -> str:
+    return ", ".join(sorted({module.label for module in net.modules() if hasattr(module, "label")}))  # type: ignore[misc]
+
+
+def _write_onnx(program: torch.export.ExportedProgram, file: Path) -> None:
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError("ONNX needs packages of its own; install them: pip install 'tasknorm[onnx]'") from error
+    torch.onnx.export(program, dynamo=True, verbose=False).save(str(file))  # type: ignore[union-attr]
+
+
+def _run(file: Path, images: Tensor) -> Tensor:
+    """The logits of the program in the file."""
+    if file.suffix == ".pt2":
+        logits: Tensor = torch.export.load(file).module()(images)
+        return logits
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(str(file))
+    outputs: Any = evaluator.run(None, {evaluator.input_names[0]: images.cpu().numpy()})
+    return torch.as_tensor(outputs[0])

@@ -50,7 +50,8 @@ class ProtoNets(nn.Module):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
-        losses, logits = [], []
+        losses: list[Tensor] = []
+        logits: list[Tensor] = []
         for tasks in groups(episodes):
             scores = self._logits(tasks)
             cross_entropy = tasks.cross_entropy(scores)

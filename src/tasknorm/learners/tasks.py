@@ -118,7 +118,8 @@ def _shape(episode: Episode) -> tuple[object, ...]:
 
 def _stacked(members: list[Episode]) -> Tasks:
     names = ("context_x", "context_y", "target_x", "target_y")
-    tasks = Tasks(*(torch.stack([getattr(episode, name) for episode in members]) for name in names), members[0].way)
+    stacks = {name: torch.stack([getattr(episode, name) for episode in members]) for name in names}
+    tasks = Tasks(**stacks, way=members[0].way)
     for episode in members:
         check_context(episode.context_y)
     low, high = (int(bound) for bound in tasks.target_y.aminmax())

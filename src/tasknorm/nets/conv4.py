@@ -7,6 +7,7 @@ Each block is a 3x3 convolution with bias, a norm and a ReLU; it halves the imag
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -54,9 +55,7 @@ class Conv4(nn.Module):
         self.pooled = pooled
         self.way = way
         channels = [image_shape[0]] + [filters] * BLOCKS
-        self.blocks = nn.Sequential(
-            *(Block(*pair, norm, pooled=pooled) for pair in zip(channels[:-1], channels[1:], strict=True))
-        )
+        self.blocks = nn.Sequential(*(Block(*pair, norm, pooled=pooled) for pair in pairwise(channels)))
         side = [size >> BLOCKS for size in image_shape[1:]]
         if pooled and min(side) < 1:
             raise ValueError(

@@ -26,7 +26,7 @@ class FiLM(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.gamma.ndim == 1:
             return x * self.gamma[:, None, None] + self.beta[:, None, None]
-        by_task = x.unflatten(0, (len(self.gamma), -1))
+        by_task = x.view(len(self.gamma), -1, *x.shape[1:])
         return (by_task * self.gamma[:, None, :, None, None] + self.beta[:, None, :, None, None]).flatten(0, 1)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -67,7 +67,8 @@ class FilmGenerator(nn.Module):
         widths = {name: len(layer.gamma) for name, layer in net.named_modules() if isinstance(layer, FiLM)}
         if not widths:
             raise ValueError(
-                f"a FiLM generator needs a net with FiLM layers, and {type(net).__name__} has none; make it with film=True"
+                f"a FiLM generator needs a net with FiLM layers, and {type(net).__name__} has none; make it with "
+                "film=True"
             )
         self.stages = {name: ".".join(name.split(".")[:2]) for name in widths}  # e.g. stages.0
         self.shared = nn.ModuleDict(
@@ -78,7 +79,7 @@ class FilmGenerator(nn.Module):
         )
 
     def forward(self, z: Tensor) -> dict[str, Tensor]:
-        """What to hand to the net by `functional_call`: tensors `(tasks, C)` by name, for `z` of `(tasks, features)`."""
+        """What to hand to the net by `functional_call`: `(tasks, C)` by name, for `z` of `(tasks, features)`."""
         shared = {stage: F.relu(layer(z)) for stage, layer in self.shared.items()}
         film = {}
         for name, stage in self.stages.items():

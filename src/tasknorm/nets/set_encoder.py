@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -24,7 +26,7 @@ class SetEncoder(nn.Module):
         super().__init__()
         self.features = features
         sizes = [channels] + [features] * blocks
-        self.convs = nn.ModuleList(nn.Conv2d(*pair, 3, padding=1) for pair in zip(sizes[:-1], sizes[1:], strict=True))
+        self.convs = nn.ModuleList(nn.Conv2d(*pair, 3, padding=1) for pair in pairwise(sizes))
         self.norms = nn.ModuleList(norm(features) for _ in range(blocks))
 
     def forward(self, x: Tensor) -> Tensor:

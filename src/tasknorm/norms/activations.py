@@ -149,8 +149,8 @@ class Activations:
     def _by_task(self, table: Tensor) -> Tensor:
         """A table `(N, C)` as `(tasks, N / tasks, C)`."""
         if self._interleaved():
-            return table.unflatten(0, (-1, self._tasks)).transpose(0, 1)
-        return table.unflatten(0, (self._tasks, -1))
+            return table.view(-1, self._tasks, table.shape[-1]).transpose(0, 1)
+        return table.view(self._tasks, -1, table.shape[-1])
 
     def _interleaved(self) -> bool:
         return self.phase is not None and self.phase.interleaved
@@ -194,8 +194,8 @@ class Activations:
         batch, tasks = self.a.shape[0], phase.tasks
         if batch % tasks:
             raise ValueError(
-                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a joint "
-                "pass give tasks * (context + target) examples, in one of contexts tasks * context"
+                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a "
+                "joint pass give tasks * (context + target) examples, in one of contexts tasks * context"
             )
         if phase.kind != "joint":
             return
