@@ -1,7 +1,8 @@
 """Work done ahead by threads, handed out in order.
 
 Threads, since decoding and gathering images release the interpreter's lock; and they end with their process,
-however it ends.
+however it ends. Torch's own threads are left to the reader: were each of these to start some, they would wait for each
+other more than they work.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
+
+import torch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,13 +29,15 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
     if workers == 0:
         yield from map(function, items)
         return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm")
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=torch.set_num_threads, initargs=(1,))
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
             pending.append(pool.submit(function, item))
             if len(pending) > ahead:
-                yield pending.popleft().result()
+                result = pending.popleft().result()
+                torch.set_num_threads(torch.get_num_threads())  # not a worker's, for threads that start later
+                yield result
         while pending:
             yield pending.popleft().result()
     finally:
