@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from threading import Barrier
 from typing import TypeVar
 
 import torch
@@ -29,16 +30,23 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
     if workers == 0:
         yield from map(function, items)
         return
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=torch.set_num_threads, initargs=(1,))
+    pool = _single_threaded_pool(workers)
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
             pending.append(pool.submit(function, item))
             if len(pending) > ahead:
-                result = pending.popleft().result()
-                torch.set_num_threads(torch.get_num_threads())  # not a worker's, for threads that start later
-                yield result
+                yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _single_threaded_pool(workers: int) -> ThreadPoolExecutor:
+    """Threads in each of which torch computes alone."""
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=torch.set_num_threads, initargs=(1,))
+    all_begun = Barrier(workers)
+    wait([pool.submit(all_begun.wait) for _ in range(workers)])
+    torch.set_num_threads(torch.get_num_threads())  # the last to set it also sets the default of threads to come
+    return pool
