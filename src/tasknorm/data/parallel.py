@@ -45,8 +45,13 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
 
 def _single_threaded_pool(workers: int) -> ThreadPoolExecutor:
     """Threads in each of which torch computes alone."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=_compute_alone)
     all_begun = Barrier(workers)
     wait([pool.submit(all_begun.wait) for _ in range(workers)])
-    torch.set_num_threads(torch.get_num_threads())  # the last to set it also sets the default of threads to come
+    torch.set_num_threads(torch.get_num_threads())  # the last to set it also set the default of threads to come
     return pool
+
+
+def _compute_alone() -> None:
+    torch.get_num_threads()  # a thread takes over the default when it first asks; not later, then
+    torch.set_num_threads(1)
