@@ -8,30 +8,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tasknorm
+from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
 
-WAY, TARGETS = 5, 10
+WAY, STEPS = 5, 150
 torch.manual_seed(0)
-
-
-def task() -> tasknorm.Episode:
-    """One image of each of five new classes to learn from, ten to predict: gratings of some angle, width and colour."""
-    angle, width, colour = torch.rand(WAY) * torch.pi, 2 + 4 * torch.rand(WAY), torch.rand(WAY, 3)
-
-    def images(labels: Tensor) -> Tensor:
-        y, x = torch.meshgrid(torch.arange(28.0), torch.arange(28.0), indexing="ij")
-        along = angle[labels][:, None, None]
-        phase = (x * along.cos() + y * along.sin()) / width[labels][:, None, None] + 6 * torch.rand(len(labels), 1, 1)
-        grating = phase.sin()[:, None] * colour[labels][:, :, None, None]
-        return grating + 0.3 * torch.randn(len(labels), 3, 28, 28)
-
-    context_y, target_y = torch.arange(WAY), torch.arange(WAY * TARGETS) % WAY
-    return tasknorm.Episode(images(context_y), context_y, images(target_y), target_y)
 
 
 def network() -> nn.Sequential:
     blocks = [
         nn.Sequential(nn.Conv2d(i, 32, 3, padding=1), tasknorm.NORMS["TaskNorm-I"](32), nn.ReLU(), nn.MaxPool2d(2))
-        for i in (3, 32, 32)
+        for i in (1, 32, 32)
     ]
     return nn.Sequential(*blocks, nn.Flatten())
 
@@ -42,25 +28,32 @@ def scores(context: Tensor, labels: Tensor, target: Tensor) -> Tensor:
     return -(torch.cdist(target, prototypes) ** 2) / target.shape[1]
 
 
+# Characters of many scripts, drawn on this machine; training and test scripts differ.
+glyphs = Cached(opened("glyphs"), size=28)
+train, test = (
+    Episodes(glyphs, FixedSampler(glyphs.spec.splits[split], WAY, shot=1, targets=10)) for split in ("train", "test")
+)
+
 net = network()
 optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-for step in range(100):
-    episode = task()
+for step in range(STEPS):
+    episode = scaled(train[step])
     with tasknorm.joint(net, context_size=WAY):
         features = net(torch.cat([episode.context_x, episode.target_x]))
     loss = F.cross_entropy(scores(features[:WAY], episode.context_y, features[WAY:]), episode.target_y)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    if step % 25 == 0 or step == 99:
+    if step % 50 == 0 or step == STEPS - 1:
         print(f"step {step:3}: loss {loss.item():.2f}")
 
-# Adapt to five images of new classes. Their moments become part of the state dict.
-episode = task()
+# Adapt to one image of each of five characters from a script that training never saw.
+episode = scaled(test[0])
 net.eval()
 with torch.no_grad(), tasknorm.context(net):
     context = net(episode.context_x)
 
+# The moments of the context are part of the state dict.
 with tempfile.TemporaryDirectory() as folder:
     torch.save(net.state_dict(), Path(folder) / "adapted.pt")
     adapted = network().eval()

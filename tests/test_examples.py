@@ -24,8 +24,8 @@ def output(*command: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_example(example: Path) -> None:
-    printed = output(str(example))
+def test_example(example: Path, tmp_path: Path) -> None:
+    printed = output(str(example), TASKNORM_CACHE=str(tmp_path))
     expected = {
         "01": "1.1: BatchNorm2d(32) -> TaskNormI(32)",
         "02": "of 50 single images right",

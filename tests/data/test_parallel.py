@@ -7,6 +7,7 @@ import time
 from itertools import count, islice
 
 import pytest
+import torch
 
 from tasknorm.data.parallel import in_order
 
@@ -34,6 +35,21 @@ def test_an_error_comes_in_its_place():
     assert list(islice(results, 3)) == [0, 0, 1]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_torchs_threads_are_left_to_the_reader():
+    torch.set_num_threads(2)
+    try:
+        results = in_order(lambda i: torch.get_num_threads(), range(10), workers=2, ahead=2)
+        later: list[int] = []
+        assert next(results) == 1
+        thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert (torch.get_num_threads(), later) == (2, [2])
+        results.close()
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_no_thread_outlives_its_reader():
