@@ -130,8 +130,8 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
 def mean_interval(accuracies: Tensor) -> Mean:
     """Mean and 1.96 population deviations of the mean.
 
-    >>> mean_interval(torch.tensor([0.0, 1.0, 1.0, 0.0])).interval
-    0.49
+    >>> print(mean_interval(torch.tensor([0.0, 1.0, 1.0, 0.0])))
+    50.0% ± 49.0%
     """
     interval = 1.96 * accuracies.std(correction=0) / math.sqrt(len(accuracies))
     return Mean(float(accuracies.mean()), float(interval))
