@@ -1,8 +1,9 @@
 """Speed and memory of every norm in a training step, as ratios to eager `nn.BatchNorm2d` in the same process.
 
 A step is forward and backward of one layer, in training, over a joint pass of context and target (half the batch
-each), on one thread. Each ratio is of the fastest of several runs, taken in turn with BatchNorm's; the figure for a
-norm is the geometric mean over the shapes. Memory is the peak of the bytes that a step allocates, by torch's profiler.
+each), on one thread; the phase is entered once around the steps, as a network enters it once for all its layers. Each
+ratio is of the fastest of several runs, taken in turn with BatchNorm's; the figure for a norm is the geometric mean
+over the shapes. Memory is the peak of the bytes that a step allocates, by torch's profiler.
 
     python benchmarks/layers.py              all norms, eager and compiled: about 15 minutes
     python benchmarks/layers.py --quick      smaller, within 30 seconds
@@ -78,17 +79,18 @@ def training_step(layer: Callable[[Tensor], Tensor], module: nn.Module, shape: t
     return step
 
 
-def joint_step(norm: tasknorm.Norm, shape: tuple[int, ...], *, compiled: bool) -> Step:
-    """The step of one of our norms in a joint pass, its phase entered once around many steps as training would."""
+def compiled_layer(norm: tasknorm.Norm) -> Callable[[Tensor], Tensor]:
     torch._dynamo.reset()
-    layer: Callable[[Tensor], Tensor] = torch.compile(norm, fullgraph=True, dynamic=False) if compiled else norm
-    step = training_step(layer, norm, shape)
+    return torch.compile(norm, fullgraph=True, dynamic=False)
 
-    def in_phase() -> None:
-        with tasknorm.joint(norm, context_size=shape[0] // 2):
-            step()
 
-    return in_phase
+def has_compiler() -> bool:
+    """Whether torch.compile can work here: it needs a C++ compiler."""
+    try:
+        torch.compile(lambda x: x + 1, fullgraph=True)(torch.ones(2))
+    except RuntimeError:
+        return False
+    return True
 
 
 def fastest(steps: dict[str, Step], repeats: int) -> dict[str, float]:
@@ -131,19 +133,21 @@ def measure(shape: tuple[int, ...], compiled: set[str], repeats: int) -> dict[st
     batch_norm = nn.BatchNorm2d(shape[1])
     transcription = Transcription(shape[1])
     reference = training_step(batch_norm, batch_norm, shape)
-    steps = {f"{label}/eager": joint_step(trained(label, shape), shape, compiled=False) for label in tasknorm.NORMS}
-    steps["transcription/eager"] = training_step(transcription, transcription, shape)
-    for label in compiled:
-        steps[f"{label}/compiled"] = joint_step(trained(label, shape), shape, compiled=True)
     memory = peak_bytes(reference)
-    ratios = {}
-    for name, step in steps.items():
-        seconds = fastest({"reference": reference, name: step}, repeats)
-        ratios[name] = {
-            "time": seconds[name] / seconds["reference"],
-            "memory": peak_bytes(step) / memory,
-        }
-    return ratios
+
+    def ratios(step: Step) -> dict[str, float]:
+        seconds = fastest({"reference": reference, "ours": step}, repeats)
+        return {"time": seconds["ours"] / seconds["reference"], "memory": peak_bytes(step) / memory}
+
+    result = {}
+    for label in tasknorm.NORMS:
+        norm = trained(label, shape)
+        with tasknorm.joint(norm, context_size=shape[0] // 2):
+            result[f"{label}/eager"] = ratios(training_step(norm, norm, shape))
+            if label in compiled:
+                result[f"{label}/compiled"] = ratios(training_step(compiled_layer(norm), norm, shape))
+    result["transcription/eager"] = ratios(training_step(transcription, transcription, shape))
+    return result
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -162,6 +166,19 @@ def summary(measured: dict[str, dict[str, dict[str, float]]]) -> dict[str, dict[
     return result
 
 
+def table(ratios: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The ratios as a Markdown table."""
+    columns = [(what, mode) for what in ("time", "memory") for mode in ("eager", "compiled")]
+    lines = [
+        "| norm | " + " | ".join(f"{what}, {mode}" for what, mode in columns) + " |",
+        "|---|" + "---:|" * len(columns),
+    ]
+    for norm, modes in ratios.items():
+        cells = [f"{modes[mode][what]:.2f}" if mode in modes else "" for what, mode in columns]
+        lines.append(f"| {norm} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -170,22 +187,15 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     compiled = {"TaskNorm-I"} if arguments.quick else set(tasknorm.NORMS)
-    if arguments.eager:
+    if arguments.eager or not has_compiler():
         compiled = set()
     shapes = QUICK_SHAPES if arguments.quick else SHAPES
     measured = {str(list(shape)): measure(shape, compiled, 15) for shape in shapes}
     if arguments.json:
         print(json.dumps({"torch": torch.__version__, "ratios": summary(measured), "shapes": measured}, indent=1))
         return
-    print(f"forward + backward relative to eager nn.BatchNorm2d, torch {torch.__version__}, one thread")
-    print(f"{'':14}{'time':>8}{'':10}{'memory':>8}\n{'':14}{'eager':>8}{'compiled':>10}{'eager':>8}{'compiled':>10}")
-    for norm, modes in summary(measured).items():
-        cells = (
-            f"{modes[mode][what]:{width}.2f}" if mode in modes else f"{'-':>{width}}"
-            for what in ("time", "memory")
-            for mode, width in (("eager", 8), ("compiled", 10))
-        )
-        print(f"{norm:14}{''.join(cells)}")
+    print(f"Forward + backward relative to eager nn.BatchNorm2d, torch {torch.__version__}, one thread:\n")
+    print(table(summary(measured)))
 
 
 if __name__ == "__main__":

@@ -218,6 +218,17 @@ class TestCompiler:
                 torch.testing.assert_close(ours, two_sets(eager, images(size), images(5, 7))[1], rtol=1e-4, atol=1e-4)
         assert counter.frame_count <= 4
 
+    def test_a_compiled_step_may_enter_the_phase_itself(self) -> None:
+        model = network("TaskNorm-I").double()
+
+        def step(x: Tensor, size: int) -> Tensor:
+            with tasknorm.joint(model, context_size=size):
+                return model(x).square().mean()
+
+        compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+        for size in (2, 3, 4):
+            torch.testing.assert_close(compiled(images(6).double(), size), step(images(6).double(), size))
+
     def test_inductor(self) -> None:
         """The real compiler, once: the rest runs its front end, which is where a norm could break."""
         eager = random_norm("TaskNorm-I", dtype=torch.float32)

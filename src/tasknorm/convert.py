@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,16 +15,18 @@ from torch.nn.parameter import is_lazy
 
 from tasknorm.norms import NORMS, Norm, TaskNorm
 
+Model = TypeVar("Model", bound=nn.Module)
+
 
 def convert(
-    model: nn.Module,
+    model: Model,
     norm: str | Callable[..., Norm],
     *,
     where: str | Callable[[str], bool] | None = None,
     inplace: bool = False,
     report: Callable[[str], object] | None = None,
     **options: Any,
-) -> nn.Module:
+) -> Model:
     """Replace every batch norm, and every norm of ours, in a model.
 
     `BatchNorm1d/2d/3d`, `SyncBatchNorm` and all of `NORMS` are replaced, wherever they are nested; a module used in
@@ -71,7 +73,7 @@ def convert(
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, swapped[module])
         else:
-            model = swapped[module]
+            model = cast(Model, swapped[module])
         if report is not None:
             new = swapped[module]
             report(f"{name or 'model'}: {_short(module)} -> {_short(new)}")

@@ -135,7 +135,7 @@ class _InstanceMoments(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int], a: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, int, int]]:
-        folded = _InstanceMoments.apply(_fold(a, in_dims[0], info.batch_size))
+        folded = _call(_InstanceMoments, _fold(a, in_dims[0], info.batch_size))
         return tuple(t.unflatten(0, (info.batch_size, -1)) for t in folded), (0, 0, 0)
 
 
@@ -173,7 +173,7 @@ class _ScaleShift(Function):
     def vmap(info: Any, in_dims: tuple[int | None, ...], a: Tensor, *tables: Tensor) -> tuple[Tensor, int]:
         a = _fold(a, in_dims[0], info.batch_size)
         folded = list(_fold_tables(a, info.batch_size, in_dims[1:], tables))
-        return _ScaleShift.apply(a, *folded).unflatten(0, (info.batch_size, -1)), 0
+        return _call(_ScaleShift, a, *folded).unflatten(0, (info.batch_size, -1)), 0
 
 
 class _RowSums(Function):
@@ -185,7 +185,7 @@ class _RowSums(Function):
         if not (_is_native(g) and _is_native(a)):
             return _plain_row_sums(g, a, mean, rows)
         shape = (len(a) // rows, rows * a.shape[1], -1)
-        mean = mean.expand(rows, a.shape[1]).reshape(-1)
+        mean = _flat(mean, rows, a.shape[1])
         # Batch norm's gradients of bias and weight, for a saved mean and an inverse deviation of 1, are these sums.
         _, centred, total = torch.ops.aten.native_batch_norm_backward(
             g.view(shape),
@@ -219,7 +219,7 @@ class _RowSums(Function):
         size = info.batch_size
         g, a = _fold(g, in_dims[0], size), _fold(a, in_dims[1], size)
         (mean,) = _fold_tables(a, size, in_dims[2:3], (mean,))
-        total, centred = (t.unflatten(0, (size, -1)) for t in _RowSums.apply(g, a, mean, len(a)))
+        total, centred = (t.unflatten(0, (size, -1)) for t in _call(_RowSums, g, a, mean, len(a)))
         if rows == 1:
             total, centred = total.sum(1, keepdim=True), centred.sum(1, keepdim=True)
         return (total, centred), (0, 0)
@@ -238,7 +238,12 @@ def _channel_view(a: Tensor, *tables: Tensor) -> tuple[Tensor, tuple[Tensor, ...
     """`a` with the examples among the channels where a table differs by example, and the tables to match."""
     rows = _rows(*tables)
     view = a.view(len(a) // rows, rows * a.shape[1], -1)
-    return view, tuple(table.expand(rows, a.shape[1]).reshape(-1) for table in tables)
+    return view, tuple(_flat(table, rows, a.shape[1]) for table in tables)
+
+
+def _flat(table: Tensor, rows: int, channels: int) -> Tensor:
+    """A table as the native kernels read it: one number after the other, also where it was broadcast."""
+    return table.expand(rows, channels).reshape(-1).contiguous()
 
 
 def _native_moments(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -259,8 +264,9 @@ def _plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    mean, scale, shift = (_over_space(table, a) for table in (mean, scale, shift))
-    return ((_at_least_float(a) - mean) * scale + shift).to(a.dtype)
+    """One multiplication and one addition for each number, as batch norm does it."""
+    scale, shift = _over_space(scale, a), _over_space(shift - mean * scale, a)
+    return (_at_least_float(a) * scale + shift).to(a.dtype)
 
 
 def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:

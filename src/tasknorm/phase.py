@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from itertools import chain
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -41,9 +42,8 @@ class Phase:
     interleaved: bool = False
 
 
-@runtime_checkable
 class Phased(Protocol):
-    """A module that takes part in phases: every norm, and whatever of yours defines these members."""
+    """A module that takes part in phases: every norm, and any class of yours that defines these three."""
 
     phase: Phase | None
 
@@ -170,7 +170,7 @@ def _phase(model: nn.Module, phase: Phase) -> Iterator[None]:
 
 
 def _norms(model: nn.Module, kind: str) -> list[Phased]:
-    norms: list[Any] = [module for module in model.modules() if isinstance(module, Phased)]
+    norms: list[Any] = [module for module in model.modules() if _is_phased(type(module))]
     if not norms:
         raise PhaseError(
             f"{kind}() needs a model with norms of tasknorm, and {type(model).__name__} has none; "
@@ -185,5 +185,9 @@ def _norms(model: nn.Module, kind: str) -> list[Phased]:
     return norms
 
 
+def _is_phased(kind: type) -> bool:
+    return hasattr(kind, "enter") and hasattr(kind, "leave") and hasattr(kind, "phase")
+
+
 def _device(model: nn.Module) -> torch.device | None:
-    return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
+    return next((tensor.device for tensor in chain(model.parameters(), model.buffers())), None)

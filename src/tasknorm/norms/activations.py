@@ -73,8 +73,7 @@ class Activations:
     @property
     def own(self) -> Moments:
         """Batch moments of the set, context or target, that each example is of: section 2.2."""
-        moments = [self._corrected(batch.moments, batch.total) for batch in self.batches]
-        return self.by_set(*moments)
+        return self.by_set(*(self.normalising(batch) for batch in self.batches))
 
     @property
     def context(self) -> Moments:
@@ -82,8 +81,7 @@ class Activations:
         phase = self._phase_needed()
         if phase.kind == "target":
             return self._memory().moments
-        batch = self.first_batch
-        return self._corrected(batch.moments, batch.total)
+        return self.normalising(self.first_batch)
 
     @property
     def size(self) -> Tensor | float:
@@ -122,6 +120,10 @@ class Activations:
                 is_context = self._is_context(self.phase).to(self.dtype)
                 self._first_batch = self._batch(self._joint_size(self.phase), is_context)
         return self._first_batch
+
+    def normalising(self, batch: Batch) -> Moments:
+        """The moments of a set as a norm uses them: biased, or not where that was asked for."""
+        return self._corrected(batch.moments, batch.total)
 
     def by_set(self, first: Moments, second: Moments | None = None) -> Moments:
         """One table of moments from those of each set: in a joint pass, context and target rows take their own."""
@@ -162,7 +164,7 @@ class Activations:
     def _joint_size(self, phase: Phase) -> Tensor | int:
         if torch.compiler.is_compiling():
             assert phase.size is not None
-            return phase.size.to(self.dtype)
+            return phase.size.to(self.a.device, self.dtype)
         return phase.context_size
 
     def _is_context(self, phase: Phase) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tasknorm.moments import renormalised_moments, unbiased
+from tasknorm.moments import renormalised_moments
 from tasknorm.norms.norm import Activations, Moments, Norm
 
 
@@ -72,8 +72,7 @@ class BRN(Norm):
         corrected = []
         running = self.running_before
         for batch in a.batches:
-            own = unbiased(batch.moments, batch.total) if self.unbiased else batch.moments
-            corrected.append(renormalised_moments(own, running, *self.bounds(), self.eps))
+            corrected.append(renormalised_moments(a.normalising(batch), running, *self.bounds(), self.eps))
             running = self.track(batch)
         return a.by_set(*corrected)
 

@@ -1,0 +1,94 @@
+"""Bring a data set into the data folder: as it is, or written as Meta-Dataset's records."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+from tasknorm.data.atomic import atomic_folder, temporary_name
+from tasknorm.data.errors import DataError
+from tasknorm.data.folder import Folder, read_splits
+from tasknorm.data.named import SOURCES, SPLITS_FILE, open_at
+from tasknorm.data.places import place_of
+from tasknorm.data.records import write_records
+from tasknorm.data.source import Source, images_by_class
+
+QUALITY = 95
+
+
+def import_source(path: Path, name: str, root: Path, splits: Path | None = None, records: bool = False) -> Source:
+    """Check the data set at `path` and put it into the data folder `root` as `name`.
+
+    Args:
+        path: a folder or an archive.
+        name: one of `SOURCES`, if it is that data set, or any other for `<class>/<image>` trees.
+        root: the data folder.
+        splits: which classes are for meta-training, validation and meta-test.
+        records: write it as Meta-Dataset's records instead of copying it.
+
+    Raises:
+        DataError: if it cannot be read, or the name is taken; then nothing is left in the data folder.
+    """
+    if not name.replace("_", "").replace("-", "").isalnum() or name in ("glyphs", "folder", "records"):
+        raise DataError(
+            f"a name is letters, digits, - and _, and not glyphs, folder or records, got {name!r}; rename it"
+        )
+    if taken := place_of(name, root):
+        raise DataError(f"{taken}: each name is used once, {name!r} is taken; remove that or choose another")
+    source = _opened(path, name, splits)
+    if records:
+        write_records(root / name, source.spec, _encoded(source))
+    else:
+        _copy(path, root / (name if path.is_dir() else name + "".join(path.suffixes[-2:])), splits, name)
+    return open_at(place_of(name, root) or root / name, name, root)
+
+
+def _opened(path: Path, name: str, splits: Path | None) -> Source:
+    if splits is None:
+        return open_at(path, name, path.parent)
+    if name in SOURCES and name != "quickdraw":
+        raise DataError(f"{splits}: {name} has its own splits, got a file of others; leave it out")
+    if read_splits(splits, name) is None:
+        raise DataError(f"{splits}: the splits file names this data set, got no {name!r}; add it, or rename")
+    return SOURCES["quickdraw"](path, splits) if name == "quickdraw" else Folder(path, splits, name)
+
+
+def _copy(path: Path, place: Path, splits: Path | None, name: str) -> None:
+    """Copy a data set, and its splits first: without it they do no harm."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    own = place.parent / f"{name}.{SPLITS_FILE}"
+    try:
+        if splits is not None:
+            shutil.copyfile(splits, own)
+        if path.is_dir():
+            with atomic_folder(place) as part:
+                shutil.copytree(path, part, dirs_exist_ok=True)
+        else:
+            part = temporary_name(place)
+            try:
+                shutil.copyfile(path, part)
+                part.rename(place)
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        own.unlink(missing_ok=True)
+        raise DataError(f"{place}: could not be written ({error}); free space, or set TASKNORM_DATA") from error
+
+
+def _encoded(source: Source) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Name and JPEG images of each class, as Meta-Dataset's converters write them."""
+    for class_id, images in enumerate(images_by_class(source.spec)):
+        numbers = range(images)
+        yield source.spec.class_names[class_id], (_jpeg(source, class_id, number) for number in numbers)
+
+
+def _jpeg(source: Source, class_id: int, number: int) -> bytes:
+    pixels = source.image(class_id, number)
+    picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    file = io.BytesIO()
+    picture.convert("RGB").save(file, "JPEG", quality=QUALITY, subsampling=0)
+    return file.getvalue()

@@ -1,0 +1,197 @@
+"""The cache: right, shared, renewed when its input changes, and never half there."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from small_data import encoded, noise, write_pets
+from tasknorm.data import Cached, DataError, Folder
+from tasknorm.data.places import cache_folder
+
+ONE = np.array([0]), np.array([0])
+
+
+@pytest.fixture
+def pets(tmp_path):
+    write_pets(tmp_path / "pets", classes=4, images=3)
+    return tmp_path / "pets"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "cache"
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
+
+
+def test_is_one_npy_and_one_json_that_anyone_can_read(pets, folder):
+    Cached(Folder(pets), 8, folder=folder)
+    array, index = files(folder)
+    content = json.loads((folder / index).read_text())
+    assert (content["images"], content["shape"]) == (array, [12, 3, 8, 8])
+    assert np.load(folder / array).dtype == np.uint8
+
+
+def test_sizes_and_sources_do_not_share_one(pets, folder, tmp_path):
+    shutil.copytree(pets, tmp_path / "elsewhere" / "pets")
+    for path, size in ((pets, 8), (pets, 9), (tmp_path / "elsewhere" / "pets", 8)):
+        Cached(Folder(path), size, folder=folder)
+    assert len(files(folder)) == 6
+
+
+@pytest.mark.parametrize("change", ["edited", "added", "splits"])
+def test_is_renewed_when_its_input_changes_and_the_old_one_removed(pets, folder, change):
+    old = Cached(Folder(pets), 8, folder=folder)
+    before, names = old.batch(*ONE), files(folder)
+    splits = None
+    if change == "edited":
+        for image in pets.glob("*/0.png"):
+            image.write_bytes(encoded(noise(77, 8, 8, 3)))
+    elif change == "added":
+        for name in Folder(pets).spec.class_names:
+            (pets / name / "-.png").write_bytes(encoded(noise(77, 8, 8, 3)))
+    else:
+        splits = {"test": sorted(Folder(pets).spec.class_names)}
+    new = Cached(Folder(pets, splits), 8, folder=folder)
+    assert len(files(folder)) == 2
+    assert files(folder) != names
+    if change != "splits":
+        np.testing.assert_array_equal(new.batch(*ONE)[0], noise(77, 8, 8, 3).transpose(2, 0, 1))
+    np.testing.assert_array_equal(old.batch(*ONE), before)  # whoever had the old one open keeps it
+
+
+def test_a_bad_image_leaves_the_old_cache_whole(pets, folder):
+    Cached(Folder(pets), 8, folder=folder)
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    (pets / "pet01" / "2.png").write_bytes(b"cut")
+    with pytest.raises(DataError, match=r"pet01/2.png: an image is"):
+        Cached(Folder(pets), 8, folder=folder)
+    assert {name: (folder / name).read_bytes() for name in files(folder)} == before
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_old_cache_whole(pets, folder):
+    """In a process whose files may not grow beyond 2000 bytes, which is how a full disk looks to it."""
+    Cached(Folder(pets), 8, folder=folder)
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    os.utime(pets / "pet01" / "2.png")
+    script = (
+        "import resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from tasknorm.data import Cached, DataError, Folder\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "try:\n"
+        "    Cached(Folder(sys.argv[1]), 8, folder=Path(sys.argv[2]))\n"
+        "except DataError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, pets, folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "cache of pets could not be written there" in done.stdout
+    assert "free space, or set TASKNORM_CACHE" in done.stdout
+    assert {name: (folder / name).read_bytes() for name in files(folder)} == before
+
+
+class Slow(Folder):
+    """Tells when it began, then takes for ever."""
+
+    def image(self, class_id, number):
+        if class_id == 2:
+            (self.tree.path.parent / "began").write_text("")
+            time.sleep(60)
+        return super().image(class_id, number)
+
+
+def _build(pets, folder):
+    Cached(Slow(pets), 8, folder=folder)
+
+
+def test_a_killed_build_leaves_the_old_cache_whole_and_is_cleaned_up_by_the_next(pets, folder, tmp_path):
+    Cached(Folder(pets), 8, folder=folder)
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    os.utime(pets / "pet01" / "2.png")
+    child = multiprocessing.get_context("fork").Process(target=_build, args=(pets, folder))
+    child.start()
+    while not (tmp_path / "began").exists():
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    parts = [path for path in folder.iterdir() if path.suffix == ".part"]
+    assert len(parts) == 1  # what it had written is never used ...
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    Cached(Folder(pets), 8, folder=folder)
+    assert len(files(folder)) == 2  # ... and goes
+
+
+def _open_many(pets, folder, results):
+    results.put(Cached(Folder(pets), 8, folder=Path(folder)).batch(*ONE).tobytes())
+
+
+def test_several_processes_at_once_get_the_same_cache(pets, folder):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    children = [context.Process(target=_open_many, args=(pets, folder, results)) for _ in range(4)]
+    for child in children:
+        child.start()
+    contents = {results.get(timeout=60) for _ in children}
+    for child in children:
+        child.join()
+    assert len(contents) == 1
+    assert len(files(folder)) == 2
+
+
+@pytest.mark.parametrize("damage", ["truncate", "index", "missing", "type"])
+def test_a_damaged_cache_is_made_anew(pets, folder, damage):
+    whole = Cached(Folder(pets), 8, folder=folder).batch(*ONE)
+    array, index = (folder / name for name in files(folder))
+    if damage == "truncate":
+        array.write_bytes(array.read_bytes()[:500])
+    elif damage == "index":
+        index.write_text('{"format": 1, "siz')
+    elif damage == "type":
+        index.write_text("[]")
+    else:
+        array.unlink()
+    np.testing.assert_array_equal(Cached(Folder(pets), 8, folder=folder).batch(*ONE), whole)
+
+
+def test_repeats_grey_channels_but_drops_no_colour(pets, folder):
+    grey = Folder(pets, channels=1)
+    batch = Cached(grey, 8, channels=3, folder=folder).batch(*ONE)
+    assert batch.shape == (1, 3, 8, 8)
+    assert (batch[:, 0] == batch[:, 2]).all()
+    with pytest.raises(DataError, match="keep their 3 channels, got channels=1"):
+        Cached(Folder(pets), 8, channels=1, folder=folder).batch(*ONE)
+
+
+def test_a_name_cannot_leave_the_folder_of_caches(pets, folder):
+    Cached(Folder(pets, name="../../evil [a]"), 8, folder=folder)
+    assert len(files(folder)) == 2
+    assert all(name.startswith("______evil__a_-8px") for name in files(folder))
+
+
+def test_an_empty_source_has_no_cache(pets, folder):
+    with pytest.raises(DataError, match="a source to cache has images, got none"):
+        Cached(Folder(pets, {"train": []}), 8, folder=folder)
+
+
+def test_the_variable_says_where_caches_are(monkeypatch, tmp_path):
+    assert cache_folder() == Path(os.environ["TASKNORM_CACHE"])
+    monkeypatch.delenv("TASKNORM_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert cache_folder() == tmp_path / "tasknorm"
