@@ -61,6 +61,23 @@ def test_derivatives_of_scale_shift(tables, layout: str) -> None:
     assert gradgradcheck(function, (a, *arguments))
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1,), (1, 7)])
+def test_one_example_with_tables_that_broadcast(shape: tuple[int, ...]) -> None:
+    """The native kernels read memory as it lies; a broadcast table must be laid out for them."""
+    a = torch.randn(1, 7, 1, dtype=torch.float64, requires_grad=True)
+    tables = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    weight = torch.randn(1, 7, 1, dtype=torch.float64)
+    expected = (a - tables[0][..., None]) * tables[1][..., None] + tables[2][..., None]
+    ours = scale_shift(a, *tables)
+    torch.testing.assert_close(ours, expected)
+    for mine, theirs in zip(
+        torch.autograd.grad((ours * weight).sum(), (a, *tables)),
+        torch.autograd.grad((expected * weight).sum(), (a, *tables)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs)
+
+
 @pytest.mark.parametrize("in_dims", [(0, 0, 0, 0), (1, None, 0, None), (None, 0, None, 0), (3, None, None, 0)])
 def test_vmap(in_dims: tuple[int | None, ...]) -> None:
     shapes = [(2, 4, 5), (2, 4), (1, 4), (4,)]

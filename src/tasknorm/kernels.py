@@ -185,7 +185,7 @@ class _RowSums(Function):
         if not (_is_native(g) and _is_native(a)):
             return _plain_row_sums(g, a, mean, rows)
         shape = (len(a) // rows, rows * a.shape[1], -1)
-        mean = mean.expand(rows, a.shape[1]).reshape(-1)
+        mean = _flat(mean, rows, a.shape[1])
         # Batch norm's gradients of bias and weight, for a saved mean and an inverse deviation of 1, are these sums.
         _, centred, total = torch.ops.aten.native_batch_norm_backward(
             g.view(shape),
@@ -238,7 +238,12 @@ def _channel_view(a: Tensor, *tables: Tensor) -> tuple[Tensor, tuple[Tensor, ...
     """`a` with the examples among the channels where a table differs by example, and the tables to match."""
     rows = _rows(*tables)
     view = a.view(len(a) // rows, rows * a.shape[1], -1)
-    return view, tuple(table.expand(rows, a.shape[1]).reshape(-1) for table in tables)
+    return view, tuple(_flat(table, rows, a.shape[1]) for table in tables)
+
+
+def _flat(table: Tensor, rows: int, channels: int) -> Tensor:
+    """A table as the native kernels read it: one number after the other, also where it was broadcast."""
+    return table.expand(rows, channels).reshape(-1).contiguous()
 
 
 def _native_moments(a: Tensor) -> tuple[Tensor, Tensor]:

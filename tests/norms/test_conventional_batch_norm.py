@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import tasknorm
-from tasknorm.norms import CBN
+from tasknorm.norms import CBN, MetaBN
 
 LAYERS = [
     (nn.BatchNorm1d, (5, 6)),
@@ -34,11 +34,18 @@ def test_a_checkpoint_of_torchs_batch_norm_loads() -> None:
     theirs = nn.BatchNorm2d(6)
     theirs(torch.randn(4, 6, 3, 3))
     ours = CBN(6)
-    missing, unexpected = ours.load_state_dict(theirs.state_dict(), strict=False)
-    assert set(missing) == {"context_mean", "context_var", "context_size"}
-    assert unexpected == []
+    ours.load_state_dict(theirs.state_dict())
     x = torch.randn(2, 6, 3, 3)
     torch.testing.assert_close(ours.eval()(x), theirs.eval()(x))
+
+
+def test_a_checkpoint_without_a_context_leaves_none() -> None:
+    ours = MetaBN(6)
+    with tasknorm.context(ours):
+        ours(torch.randn(2, 6, 3))
+    ours.load_state_dict(nn.BatchNorm2d(6).state_dict())
+    with pytest.raises(tasknorm.PhaseError, match="before any context"), tasknorm.target(ours):
+        ours(torch.randn(2, 6, 3))
 
 
 def test_each_set_updates_once_whatever_the_number_of_tasks() -> None:

@@ -28,7 +28,8 @@ class TaskConv2d(nn.Conv2d):
         bias = None if self.bias is None else self.bias.flatten()
         settings: Any = self.stride, self.padding, self.dilation, tasks * self.groups
         if _is_slow_backward(grouped, self):
-            y: Tensor = _StridedConvolution.apply(grouped, self.weight.flatten(0, 1), bias, settings)
+            function: Any = _StridedConvolution
+            y: Tensor = function.apply(grouped, self.weight.flatten(0, 1), bias, settings)
         else:
             y = F.conv2d(grouped, self.weight.flatten(0, 1), bias, *settings)
         return y.reshape(-1, out, *y.shape[2:])

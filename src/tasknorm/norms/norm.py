@@ -169,9 +169,15 @@ class Norm(nn.Module):
         self._live = None  # of the old device or dtype; the buffers move
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
         self._live = None  # what is loaded is newer
-        super()._load_from_state_dict(*args, **kwargs)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        names = {f"{prefix}{name}" for name in ("context_mean", "context_var", "context_size")}
+        if not names & state_dict.keys():  # of torch's batch norm, say: it knows of no context, and that is fine
+            self.context_size.zero_()
+            missing[:] = [name for name in missing if name not in names]
 
     def _remembered(self) -> Remembered | None:
         # An exported model keeps the buffers: live moments belong to a graph that does not outlive the session.
