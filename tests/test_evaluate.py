@@ -9,7 +9,8 @@ import torch
 from runs import tiny
 from tasknorm import convert
 from tasknorm.evaluate import Mean, accuracies, evaluate, mean_interval
-from tasknorm.experiment import as_norm, learner_of, loaded, run, task_of
+from tasknorm.experiment import loaded, run
+from tasknorm.from_settings import as_norm, learner_of, task_of
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 LEARNERS = ["protonets", "maml", "cnaps"]

@@ -56,8 +56,15 @@ def test_a_lost_rank_ends_the_job_and_it_resumes(tmp_path):
     done = max(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit())
     process = started("train", "--out", tmp_path / "run", "--resume", launcher=TORCHRUN)
     wait_for_lines(tmp_path / "run" / "metrics.jsonl", done + 5, process)
-    os.kill(process.pid, signal.SIGKILL)  # torchrun itself: its processes notice and end
-    ended(process)
+    children = _children(process.pid)
+    os.kill(process.pid, signal.SIGKILL)  # torchrun itself
+    ended(process)  # its processes have noticed and ended: nobody holds its output open
+    assert not any(_runs(child) for child in children)
+
+
+def _runs(pid: int) -> bool:
+    status = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return status.stdout.strip()[:1] not in ("", "Z")
 
 
 def _children(parent: int) -> list[int]:

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from runs import tiny
-from tasknorm.experiment import learner_of, run, task_of
+from tasknorm.experiment import run
+from tasknorm.from_settings import learner_of, task_of
 from tasknorm.meta_step import DivergedError, meta_step
 from tasknorm.ranks import Ranks
 from tasknorm.train import learning_rate, train

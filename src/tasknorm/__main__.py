@@ -2,4 +2,5 @@
 
 from tasknorm.cli import app
 
-app(prog_name="tasknorm")
+if __name__ == "__main__":
+    app(prog_name="tasknorm")

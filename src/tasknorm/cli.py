@@ -210,7 +210,7 @@ def train(
     except (StoppedError, DivergedError, LostRankError) as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
-    if os.environ.get("RANK", "0") == "0":
+    if _speaks():
         _print_accuracies(result)
 
 
@@ -230,7 +230,8 @@ def evaluate(
 
     with _errors():
         result = evaluated(run, targets.split(","), norm, tasks, seed)
-    print(json.dumps(result, indent=2)) if as_json else _print_accuracies(result)
+    if _speaks():
+        print(json.dumps(result, indent=2)) if as_json else _print_accuracies(result)
 
 
 @app.command(epilog="Example: tasknorm pretrain --net resnet-small --image-size 28 --epochs 20 --out runs/extractor")
@@ -254,6 +255,11 @@ def pretrain(
     except DivergedError as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
+
+
+def _speaks() -> bool:
+    """Whether this is the first of the processes that `torchrun` started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _print_accuracies(result: dict[str, Any]) -> None:
