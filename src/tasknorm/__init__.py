@@ -4,7 +4,7 @@ from tasknorm.audit import Audit, audit
 from tasknorm.convert import convert
 from tasknorm.episode import Episode
 from tasknorm.norms import NORMS, Norm
-from tasknorm.phase import PhaseError, context, joint, target
+from tasknorm.phase import PhaseError, context, contexts, joint, target
 
 __all__ = [
     "NORMS",
@@ -14,6 +14,7 @@ __all__ = [
     "PhaseError",
     "audit",
     "context",
+    "contexts",
     "convert",
     "joint",
     "target",

@@ -26,15 +26,20 @@ class Phase:
 
     Args:
         kind: the set, or both sets, in the batch.
-        tasks: in a joint pass, how many tasks are laid end to end, each as [context; target].
+        tasks: how many tasks are laid end to end; in a joint pass each as [context; target].
         context_size: in a joint pass, how many context examples each task has.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
+        stores: whether a norm keeps the context's moments for the target phase.
+        interleaved: whether the batch holds the first example of every task, then the second, and so on, rather than
+            one task after the other: tasks can then be groups of channels without a copy.
     """
 
     kind: Literal["context", "target", "joint"]
     tasks: int = 1
     context_size: int = 0
     size: Tensor | None = None
+    stores: bool = False
+    interleaved: bool = False
 
 
 class Phased(Protocol):
@@ -70,7 +75,7 @@ def context(model: nn.Module) -> Iterator[nn.Module]:
     >>> with tasknorm.target(model):
     ...     features = model(torch.randn(1, 3, 16, 16))
     """
-    with _phase(model, Phase("context")):
+    with _phase(model, Phase("context", stores=True)):
         yield model
 
 
@@ -90,7 +95,7 @@ def target(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Module]:
+def joint(model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: bool = False) -> Iterator[nn.Module]:
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of
@@ -100,6 +105,7 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
         model: any module that contains norms of this package.
         context_size: how many context examples each task has; the rest of its rows are targets.
         tasks: how many tasks of equal size the batch holds.
+        interleaved: the batch holds the first example of every task, then the second, and so on.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already.
@@ -111,11 +117,40 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     ...     features = model(torch.randn(2 * (5 + 10), 3, 16, 16))
     """
     for name, value in (("context_size", context_size), ("tasks", tasks)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        _check_positive(name, value)
     size = torch.tensor(context_size, device=_device(model))
-    with _phase(model, Phase("joint", tasks, context_size, size)):
+    with _phase(model, Phase("joint", tasks, context_size, size, interleaved=interleaved)):
         yield model
+
+
+@contextmanager
+def contexts(model: nn.Module, tasks: int, *, interleaved: bool = False) -> Iterator[nn.Module]:
+    """Forward passes inside carry the contexts of several tasks, and no targets: a batch of `tasks` sets, end to end.
+
+    Gives the same outputs and gradients as `context`, task by task, and stores no moments: what an inner loop needs.
+
+    Args:
+        model: any module that contains norms of this package.
+        tasks: how many contexts of equal size the batch holds.
+        interleaved: the batch holds the first example of every task, then the second, and so on.
+
+    Raises:
+        PhaseError: if the model has no such norm or is in a phase already.
+        ValueError: if the number of tasks is not positive; in the forward pass, if the batch cannot be divided so.
+
+    >>> import tasknorm
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), tasknorm.NORMS["TaskNorm-I"](8))
+    >>> with tasknorm.contexts(model, tasks=2):
+    ...     features = model(torch.randn(2 * 5, 3, 16, 16))
+    """
+    _check_positive("tasks", tasks)
+    with _phase(model, Phase("context", tasks, interleaved=interleaved)):
+        yield model
+
+
+def _check_positive(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
 @contextmanager

@@ -52,8 +52,8 @@ class Activations:
         self._pixels = a.numel() // (a.shape[0] * a.shape[1])
         self._tasks = 1 if phase is None else phase.tasks
         self.dtype = torch.float64 if a.dtype == torch.float64 else torch.float32
-        if phase is not None and phase.kind == "joint":
-            self._check_joint(phase)
+        if phase is not None:
+            self._check_tasks(phase)
 
     @property
     def instance(self) -> Moments:
@@ -88,7 +88,7 @@ class Activations:
         """The size of the context set, |D|: a tensor wherever a number would make a compiled model compile again."""
         phase = self._phase_needed()
         if phase.kind == "context":
-            return self.a.shape[0]
+            return self._rows()
         if phase.kind == "target":
             return self._memory().size.to(self.dtype)
         return self._joint_size(phase)
@@ -115,7 +115,7 @@ class Activations:
         """The first of the sets in the pass: the context of a joint pass, else the one that there is."""
         if self._first_batch is None:
             if self.phase is None or self.phase.kind != "joint":
-                self._first_batch = Batch(batch_moments(self._instance()), self.a.shape[0] * self._pixels)
+                self._first_batch = Batch(batch_moments(self._instance()), self._rows() * self._pixels)
             else:
                 is_context = self._is_context(self.phase).to(self.dtype)
                 self._first_batch = self._batch(self._joint_size(self.phase), is_context)
@@ -136,14 +136,24 @@ class Activations:
         """Values of one of these tables as `(N, C)`, or smaller where it broadcasts."""
         if values.ndim < 3:
             return values
-        return values.expand(self._tasks, self._rows(), values.shape[-1]).flatten(0, 1)
+        values = values.expand(self._tasks, self._rows(), values.shape[-1])
+        return (values.transpose(0, 1) if self._interleaved() else values).flatten(0, 1)
 
     def _instance(self) -> Moments:
         if self._biased is None:
             self.a, self._biased = instance_moments(self.a)
             if self._tasks > 1:
-                self._biased = Moments(*(table.unflatten(0, (self._tasks, -1)) for table in self._biased))
+                self._biased = Moments(*(self._by_task(table) for table in self._biased))
         return self._biased
+
+    def _by_task(self, table: Tensor) -> Tensor:
+        """A table `(N, C)` as `(tasks, N / tasks, C)`."""
+        if self._interleaved():
+            return table.view(-1, self._tasks, table.shape[-1]).transpose(0, 1)
+        return table.view(self._tasks, -1, table.shape[-1])
+
+    def _interleaved(self) -> bool:
+        return self.phase is not None and self.phase.interleaved
 
     def _batch(self, size: Tensor | int, members: Tensor) -> Batch:
         return Batch(batch_moments(self._instance(), members / size), size * self._pixels)
@@ -180,13 +190,15 @@ class Activations:
             )
         return self._remembered
 
-    def _check_joint(self, phase: Phase) -> None:
+    def _check_tasks(self, phase: Phase) -> None:
         batch, tasks = self.a.shape[0], phase.tasks
         if batch % tasks:
             raise ValueError(
-                f"a joint pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; "
-                "pass tasks * (context + target) examples"
+                f"a pass holds tasks of equal size, but a batch of {batch} does not divide by tasks={tasks}; in a "
+                "joint pass give tasks * (context + target) examples, in one of contexts tasks * context"
             )
+        if phase.kind != "joint":
+            return
         # The number would make a compiled model compile again for every size.
         if not torch.compiler.is_compiling() and not 0 < phase.context_size < batch // tasks:
             raise ValueError(

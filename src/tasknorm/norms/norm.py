@@ -93,7 +93,7 @@ class Norm(nn.Module):
             norm=self.label,
         )
         moments = self.moments(a)
-        if self.needs_context and self.phase is not None and self.phase.kind == "context":
+        if self.needs_context and self.phase is not None and self.phase.stores:
             size = torch.full((), x.shape[0], dtype=torch.long, device=x.device)
             self._live = Remembered(self.to_remember(a, moments), size)
         mean, var = (a.table(table) for table in moments)

@@ -1,0 +1,278 @@
+"""One MAML meta-iteration against `higher` and `torchopt`: tasks a second and memory, all taken in turn in one process.
+
+First order, the deciding figure: 32 tasks of Omniglot's 5-way 1-shot shapes, 5 context and 5 target images, the
+stride-2 Conv-4 of 64 filters, one inner step, batch norm by the batch at hand (TBN). Second order: 5 inner steps and 15
+targets a class. All three compute the same meta-gradient, which is checked first, in float64.
+
+    pip install -c constraints.txt -e '.[bench]'
+    python benchmarks/maml.py              about 5 minutes
+    python benchmarks/maml.py --eager      without the compiler
+    python benchmarks/maml.py --json       the same as JSON
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # its notes of every start and stop
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+from tasknorm import NORMS, Episode
+from tasknorm.learners import MAML
+from tasknorm.nets import maml_omniglot
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import higher
+    import torchopt
+
+WAY, INNER_LR = 5, 0.4
+Gradients = dict[str, Tensor]
+Step = Callable[[], Gradients]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured."""
+
+    tasks: int
+    targets: int
+    steps: int
+    first_order: bool
+
+
+FIRST_ORDER = Setting(tasks=32, targets=1, steps=1, first_order=True)
+SECOND_ORDER = Setting(tasks=4, targets=15, steps=5, first_order=False)
+
+
+class BatchNorm(nn.Module):
+    """torch's batch norm by the batch at hand, with an offset alone, as MAML's reference code has it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.batch_norm(x, None, None, None, self.bias, True, 0.0, 1e-3)
+
+
+class PeersNet(nn.Module):
+    """Conv-4 out of torch's own layers, with the names of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = []
+        for channels in (1, 64, 64, 64):
+            block = nn.Sequential()
+            block.add_module("conv", nn.Conv2d(channels, 64, 3, stride=2, padding=1))
+            block.add_module("norm", BatchNorm(64))
+            block.add_module("relu", nn.ReLU())
+            blocks.append(block)
+        self.blocks = nn.Sequential(*blocks)
+        self.classifier = nn.Linear(64, WAY)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.classifier(self.blocks(x).mean((2, 3)))
+        return logits
+
+
+def episodes(setting: Setting, dtype: torch.dtype) -> list[Episode]:
+    """Random images: the time does not depend on what they show."""
+    generator = torch.Generator().manual_seed(0)
+
+    def images(count: int) -> Tensor:
+        return torch.rand(count, 1, 28, 28, generator=generator, dtype=dtype)
+
+    labels = torch.arange(WAY), torch.arange(WAY).repeat(setting.targets)
+    return [Episode(images(WAY), labels[0], images(len(labels[1])), labels[1]) for _ in range(setting.tasks)]
+
+
+def our_step(setting: Setting, tasks: list[Episode], *, compiled: bool = False) -> Step:
+    """One meta-iteration of `tasknorm`."""
+    torch.manual_seed(0)
+    net = maml_omniglot(partial(NORMS["TBN"], affine="offset", eps=1e-3)).to(tasks[0].context_x.dtype)
+    learner = MAML(
+        net, inner_lr=INNER_LR, inner_steps=setting.steps, first_order=setting.first_order, compiled=compiled
+    )
+
+    at_once = len(tasks) if setting.first_order else 1  # the graphs of many tasks at once need many times the memory
+
+    def step() -> Gradients:
+        net.zero_grad()
+        for start in range(0, len(tasks), at_once):
+            (learner.learn(tasks[start : start + at_once]).losses.sum() / len(tasks)).backward()
+        return _gradients(net)
+
+    return step
+
+
+def peers_net(dtype: torch.dtype) -> PeersNet:
+    """The peers' net with our net's initial weights."""
+    torch.manual_seed(0)
+    ours = maml_omniglot(partial(NORMS["TBN"], affine="offset", eps=1e-3))
+    net = PeersNet()
+    net.load_state_dict(ours.state_dict(), strict=False)
+    return net.to(dtype)
+
+
+def higher_step(setting: Setting, tasks: list[Episode]) -> Step:
+    """One meta-iteration of `higher`, as its own MAML example goes about it."""
+    net = peers_net(tasks[0].context_x.dtype)
+    names = [name for name, _ in net.named_parameters()]
+    sgd = torch.optim.SGD([p for name, p in net.named_parameters() if "norm" not in name], lr=INNER_LR)
+
+    def step() -> Gradients:
+        net.zero_grad()
+        total: Gradients = {}
+        for task in tasks:
+            with higher.innerloop_ctx(
+                net, sgd, copy_initial_weights=False, track_higher_grads=not setting.first_order
+            ) as (model, optimizer):
+                for _ in range(setting.steps):
+                    optimizer.step(F.cross_entropy(model(task.context_x), task.context_y, reduction="sum"))
+                loss = F.cross_entropy(model(task.target_x), task.target_y, reduction="sum") / len(tasks)
+                if setting.first_order:
+                    gradients = torch.autograd.grad(loss, model.parameters())
+                    for name, gradient in zip(names, gradients, strict=True):
+                        total[name] = total[name] + gradient if name in total else gradient
+                else:
+                    loss.backward()
+        return total or _gradients(net)
+
+    return step
+
+
+def torchopt_step(setting: Setting, tasks: list[Episode]) -> Step:
+    """One meta-iteration of `torchopt`, by its functional interface, the faster of its two."""
+    net = peers_net(tasks[0].context_x.dtype)
+    outer = dict(net.named_parameters())
+    adapted: dict[str, Tensor] = {name: p for name, p in outer.items() if "norm" not in name}
+    sgd: Any = torchopt.sgd(INNER_LR)
+
+    def step() -> Gradients:
+        net.zero_grad()
+        for task in tasks:
+            weights, state = adapted, sgd.init(adapted)
+            for _ in range(setting.steps):
+                logits = functional_call(net, weights, (task.context_x,))
+                loss = F.cross_entropy(logits, task.context_y, reduction="sum")
+                gradients = torch.autograd.grad(loss, list(weights.values()), create_graph=not setting.first_order)
+                updates, state = sgd.update(dict(zip(weights, gradients, strict=True)), state, inplace=False)
+                weights = torchopt.apply_updates(weights, updates, inplace=False)
+            logits = functional_call(net, weights, (task.target_x,))
+            (F.cross_entropy(logits, task.target_y, reduction="sum") / len(tasks)).backward()
+        return _gradients(net)
+
+    return step
+
+
+def steps_of(setting: Setting, dtype: torch.dtype, *, compiled: bool) -> dict[str, Step]:
+    """A meta-iteration of each library, on the same tasks and initial weights."""
+    tasks = episodes(setting, dtype)
+    steps = {
+        "tasknorm": our_step(setting, tasks),
+        "higher": higher_step(setting, tasks),
+        "torchopt": torchopt_step(setting, tasks),
+    }
+    if compiled:
+        steps["tasknorm compiled"] = our_step(setting, tasks, compiled=True)
+    return steps
+
+
+def difference(setting: Setting) -> float:
+    """The largest difference between our meta-gradient and the peers', relative to its largest entry, in float64."""
+    gradients = {name: step() for name, step in steps_of(setting, torch.float64, compiled=False).items()}
+    ours = gradients.pop("tasknorm")
+    size = max(float(gradient.abs().max()) for gradient in ours.values())
+    return max(float((ours[name] - theirs[name]).abs().max()) / size for theirs in gradients.values() for name in ours)
+
+
+def fastest(steps: dict[str, Step], repeats: int) -> dict[str, float]:
+    """Seconds of the fastest run of each, taken in turn."""
+    best = dict.fromkeys(steps, math.inf)
+    for step in steps.values():
+        step()
+        step()
+    for _ in range(repeats):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def peak_bytes(step: Step) -> int:
+    """The most bytes that a step holds at once, beyond what was there before it."""
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    results: Any = profiler.profiler
+    events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def measure(setting: Setting, repeats: int, *, compiled: bool) -> dict[str, Any]:
+    """Tasks a second and memory of each library, and our ratios to the better peer."""
+    steps = steps_of(setting, torch.float32, compiled=compiled)
+    seconds = fastest(steps, repeats)
+    megabytes = {name: peak_bytes(step) / 1e6 for name, step in steps.items()}
+    rates = {name: setting.tasks / value for name, value in seconds.items()}
+    peer = max(rates["higher"], rates["torchopt"])
+    best = rates.get("tasknorm compiled", rates["tasknorm"])
+    return {
+        "tasks_per_second": {name: round(rate, 1) for name, rate in rates.items()},
+        "megabytes": {name: round(value, 1) for name, value in megabytes.items()},
+        "gradient_difference": difference(setting),
+        "ratio_to_best_peer": round(best / peer, 2),
+        "ratio_to_best_peer_eager": round(rates["tasknorm"] / peer, 2),
+        "memory_ratio_to_best_peer": round(megabytes["tasknorm"] / min(megabytes["higher"], megabytes["torchopt"]), 2),
+    }
+
+
+def _gradients(net: nn.Module) -> Gradients:
+    return {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--eager", action="store_true", help="leave the compiler out")
+    parser.add_argument("--repeats", type=int, default=20, help="runs of each, of which the fastest counts")
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    results = {
+        "first_order": measure(FIRST_ORDER, arguments.repeats, compiled=not arguments.eager),
+        "second_order": measure(SECOND_ORDER, arguments.repeats, compiled=False),
+    }
+    if max(result["gradient_difference"] for result in results.values()) > 1e-5:
+        raise SystemExit(f"the meta-gradients differ: {results}")
+    if arguments.json:
+        print(json.dumps({"torch": torch.__version__, "threads": 2} | results, indent=1))
+        return
+    for order, result in results.items():
+        print(order)
+        for name, rate in result["tasks_per_second"].items():
+            print(f"  {name:20}{rate:8.1f} tasks/s{result['megabytes'][name]:10.1f} MB")
+        print(f"  {result['ratio_to_best_peer']} times the better peer, {result['ratio_to_best_peer_eager']} in eager")
+
+
+if __name__ == "__main__":
+    main()

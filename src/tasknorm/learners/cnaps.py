@@ -1,0 +1,148 @@
+"""CNAPs: Requeima et al., 2019, "Fast and flexible multi-task classification using conditional neural adaptive
+processes"; section 5.2 of the TaskNorm paper."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tasknorm.episode import Episode
+from tasknorm.learners.learner import Outcome
+from tasknorm.learners.predictor import Predictor
+from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
+from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
+from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
+from tasknorm.phase import context, contexts, joint
+
+ALWAYS_OWN_BATCH = (CBN, BRN, Baseline)
+
+
+class CNAPs(nn.Module):
+    """A frozen feature extractor whose FiLM layers and linear classifier are generated from the context.
+
+        z      = mean over the context of set_encoder(x)
+        film   = generator(z)
+        nu_c   = mean over class c's context of extractor(x; film)
+        logits = extractor(x*; film) . w(nu_c) + b(nu_c)
+
+    Trained: set encoder, generators, and alpha of the extractor's norms; the rest of the extractor is frozen.
+
+    The set encoder sees the context alone, always in the context phase. Where the norm would use running moments (CBN,
+    BRN, Baseline), it normalises with its own batch, as the authors' does. So convert the extractor alone:
+    `tasknorm.convert(learner, "RN", where="extractor.*")`.
+
+    Args:
+        extractor: images to features, with FiLM layers; pretrained. Its size is its attribute `features`.
+        norm: makes the set encoder's norms.
+        film: generate FiLM parameters; without, nothing but the classifier is adapted.
+        regulariser: weight of the FiLM generator's regulariser in a task's loss, beside the sum of its targets'
+            cross-entropy. The authors add 0.001 to the loss of each of 16 tasks, whose cross-entropy they divide by 16;
+            in the mean over tasks that is 0.016.
+
+    >>> from tasknorm import NORMS, nets
+    >>> learner = CNAPs(nets.resnet_small(NORMS["TaskNorm-I"], film=True), NORMS["TaskNorm-I"])
+    >>> x, y = torch.rand(10, 1, 28, 28), torch.arange(10) % 5
+    >>> learner(Episode(x, y, x, y)).shape
+    torch.Size([10, 5])
+    """
+
+    def __init__(self, extractor: nn.Module, norm: NormMaker, *, film: bool = True, regulariser: float = 0.016) -> None:
+        super().__init__()
+        features, channels = _size(extractor)
+        self.extractor = extractor.requires_grad_(False)
+        for module in extractor.modules():
+            if isinstance(module, TaskNorm):
+                for parameter in (module.alpha_scale, module.alpha_offset):
+                    if parameter is not None:
+                        parameter.requires_grad_(True)
+        self.set_encoder: SetEncoder | None = None
+        self.film_generator: FilmGenerator | None = None
+        if film:
+            blocks = min(5, min(extractor.image_shape[1:]).bit_length() - 1)  # type: ignore[index]
+            self.set_encoder = SetEncoder(_own_batch(norm), channels=channels, blocks=blocks)
+            self.film_generator = FilmGenerator(extractor, self.set_encoder.features)
+        self.classifier_generator = ClassifierGenerator(features)
+        self.regulariser = regulariser
+
+    def forward(self, episode: Episode) -> Tensor:
+        """Logits of the episode's targets, `(target, way)`."""
+        (tasks,) = groups([episode])
+        return self._logits(tasks)[0]
+
+    def learn(self, episodes: Sequence[Episode]) -> Outcome:
+        """Losses and logits of a meta-batch (see `Learner`)."""
+        losses: list[Tensor] = []
+        logits: list[Tensor] = []
+        for tasks in groups(episodes):
+            scores = self._logits(tasks)
+            losses.append(tasks.cross_entropy(scores).sum(1))
+            logits.extend(scores.detach())
+        total = torch.cat(losses)
+        if self.film_generator is not None:
+            total = total + self.regulariser * self.film_generator.regulariser()
+        return Outcome(total, logits)
+
+    @torch.no_grad()
+    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+        """A predictor for the task of this context (see `Learner`)."""
+        way = check_context(context_y)
+        check_images(self.extractor, context_x)
+        learner = copy.deepcopy(self).eval()
+        film = {name: numbers[0] for name, numbers in learner._film(context_x[None]).items()}
+        extractor = learner.extractor
+        extractor.load_state_dict(film, strict=False)
+        with context(extractor):
+            features = extractor(context_x)
+        weight, bias = learner.classifier_generator(class_means(features[None], context_y[None], way))
+        return Predictor(extractor, weight[0], bias[0])
+
+    def _logits(self, tasks: Tasks) -> Tensor:
+        """Logits `(tasks, target, way)`, by one joint pass."""
+        images = tasks.images
+        check_images(self.extractor, images)
+        film = self._film(tasks.context_x)
+        with joint(self.extractor, tasks.context_size, tasks.count):
+            features: Tensor = functional_call(self.extractor, film, (images,)).unflatten(0, (tasks.count, -1))
+        of_context, of_targets = features.tensor_split([tasks.context_size], dim=1)
+        weight, bias = self.classifier_generator(class_means(of_context, tasks.context_y, tasks.way))
+        return torch.baddbmm(bias.unsqueeze(1), of_targets, weight.transpose(1, 2))
+
+    def _film(self, context_x: Tensor) -> dict[str, Tensor]:
+        """FiLM parameters `(tasks, C)` by name, from contexts `(tasks, context, ...)`."""
+        if self.set_encoder is None or self.film_generator is None:
+            return {}
+        _check_encoder(self.set_encoder)
+        tasks = len(context_x)
+        with contexts(self.set_encoder, tasks):
+            vectors = self.set_encoder(context_x.flatten(0, 1))
+        film: dict[str, Tensor] = self.film_generator(vectors.unflatten(0, (tasks, -1)).mean(1))
+        return film
+
+
+def _size(extractor: nn.Module) -> tuple[int, int]:
+    """Features that an extractor returns, and channels of its images."""
+    features, shape = getattr(extractor, "features", None), getattr(extractor, "image_shape", None)
+    if not isinstance(features, int) or shape is None:
+        raise ValueError(
+            f"CNAPs needs an extractor that says its size: attributes features and image_shape, as those of "
+            f"tasknorm.nets do; {type(extractor).__name__} has features={features!r} and image_shape={shape!r}"
+        )
+    return features, shape[0]
+
+
+def _own_batch(norm: NormMaker) -> NormMaker:
+    """The same norm, or one by the batch at hand in place of one by running moments."""
+    return lambda channels: TBN(channels) if isinstance(norm(channels), ALWAYS_OWN_BATCH) else norm(channels)
+
+
+def _check_encoder(encoder: SetEncoder) -> None:
+    for norm in encoder.norms:
+        if isinstance(norm, ALWAYS_OWN_BATCH):
+            raise ValueError(
+                f"CNAPs' set encoder normalises with its own batch, and now has {norm.label}; convert the extractor "
+                'alone: tasknorm.convert(learner, ..., where="extractor.*")'
+            )

@@ -1,0 +1,36 @@
+"""What a learner is: the call signature that MAML, ProtoNets and CNAPs share (section 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from tasknorm.episode import Episode
+from tasknorm.learners.predictor import Predictor
+
+
+class Outcome(NamedTuple):
+    """What a learner makes of a meta-batch.
+
+    Args:
+        losses: the loss of each task, `(tasks,)`; their mean over the meta-batch is what to minimise.
+        logits: of each task's targets, `(target, way)`, without graph.
+    """
+
+    losses: Tensor
+    logits: list[Tensor]
+
+
+class Learner(Protocol):
+    """A few-shot learner: in `train()` it meta-trains, in `eval()` it meta-tests."""
+
+    def __call__(self, episode: Episode) -> Tensor:
+        """Logits of the episode's targets, `(target, way)`."""
+
+    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+        """A predictor for the task of this context, for targets that come later, as at meta-test."""
+
+    def learn(self, episodes: Sequence[Episode]) -> Outcome:
+        """Losses and logits of a meta-batch; equal-shaped neighbours pass through the net together."""

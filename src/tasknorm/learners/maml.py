@@ -1,0 +1,243 @@
+"""MAML: Finn et al., 2017, "Model-agnostic meta-learning for fast adaptation of deep networks"; section 5.1.
+
+The loss scaling and what is adapted follow its authors' code (cbfinn/maml), as the TaskNorm paper does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional as F
+
+from tasknorm.episode import Episode
+from tasknorm.learners.learner import Outcome
+from tasknorm.learners.predictor import Predictor
+from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
+from tasknorm.nets.task_layers import TaskLayer
+from tasknorm.norms import Norm
+from tasknorm.phase import context, contexts, joint
+
+State = dict[str, Tensor]  # tensors of the net by name
+RUNNING = ("running_mean", "running_var", "num_batches_tracked")
+
+
+class MAML(nn.Module):
+    """Gradient descent on the context from initial weights that are learned.
+
+        inner loss = 1/K sum over the context of the cross-entropy        (K context examples a class)
+        theta_s    = theta_(s-1) - inner_lr grad(inner loss)              for each inner step s
+        task loss  = 1/K sum over the targets of the cross-entropy at the last theta
+
+    All weights of the net but those of its norms are adapted: gamma, beta and alpha are the outer loop's. At adapted
+    weights, context and targets pass jointly, so that context moments are those of the adapted weights; norms that
+    need no context pass the targets alone. Tasks of one shape run together if the net's layers are of `task_layers`;
+    any other net runs one task at a time.
+
+    Running moments change once for each call of `learn`: to the mean over tasks of what the context at the initial
+    weights makes of them, then the targets at the adapted weights.
+
+    Args:
+        net: images to logits, with norms; `way` and `image_shape` are checked if it has them.
+        inner_lr: step size of the inner loop. The reference's loss is `way` times the mean cross-entropy.
+        inner_steps: steps at meta-train.
+        test_steps: steps at meta-test; as at meta-train by default.
+        first_order: treat the inner gradients as constants in the outer loop, as the TaskNorm paper does.
+        at_once: how many tasks to run together at most; fewer need less memory.
+        compiled: compile the net's passes (first order only); costs a minute at the start.
+
+    >>> from tasknorm import NORMS, nets
+    >>> learner = MAML(nets.maml_omniglot(NORMS["TaskNorm-I"]), inner_lr=0.4)
+    >>> x, y = torch.rand(5, 1, 28, 28), torch.arange(5)
+    >>> learner(Episode(x, y, x, y)).shape
+    torch.Size([5, 5])
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        *,
+        inner_lr: float = 0.4,
+        inner_steps: int = 1,
+        test_steps: int | None = None,
+        first_order: bool = True,
+        at_once: int | None = None,
+        compiled: bool = False,
+    ) -> None:
+        super().__init__()
+        for name, value in (("inner_steps", inner_steps), ("test_steps", test_steps), ("at_once", at_once)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if compiled and not first_order:
+            raise ValueError("compiled=True needs first_order=True: torch's compiler has no second derivatives")
+        self.net = net
+        self.inner_lr = inner_lr
+        self.inner_steps = inner_steps
+        self.test_steps = inner_steps if test_steps is None else test_steps
+        self.first_order = first_order
+        self.at_once = at_once
+        self.compiled = compiled
+
+    def forward(self, episode: Episode) -> Tensor:
+        """Logits of the episode's targets after the last inner step, `(target, way)`."""
+        (tasks,) = groups([episode])
+        logits, running = self._learn(tasks)
+        self._update_running([(1, running)])
+        return logits[0]
+
+    def learn(self, episodes: Sequence[Episode]) -> Outcome:
+        """Losses and logits of a meta-batch (see `Learner`)."""
+        losses: list[Tensor] = []
+        logits: list[Tensor] = []
+        moments: list[tuple[int, State]] = []
+        for tasks in groups(episodes, self._at_once()):
+            scores, running = self._learn(tasks)
+            losses.append(tasks.cross_entropy(scores).sum(1) / tasks.shot)
+            logits.extend(scores.detach())
+            moments.append((tasks.count, running))
+        self._update_running(moments)
+        return Outcome(torch.cat(losses), logits)
+
+    @torch.no_grad()
+    def steps(self, episodes: Sequence[Episode], steps: int = 10) -> list[Tensor]:
+        """Logits of each episode's targets after each of the inner steps: `(steps, target, way)`; changes nothing."""
+        logits: list[Tensor] = []
+        for tasks in groups(episodes, self._at_once()):
+            self._check(tasks)
+            weights = self._initial_weights(tasks.count)
+            running = self._running()
+            passes = [
+                self._targets(tasks, adapted, dict(running))
+                for adapted in self._descent(tasks.context_x, tasks.context_y, weights, steps)
+            ]
+            logits.extend(torch.stack(passes, 1))
+        return logits
+
+    @torch.no_grad()
+    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+        """A predictor for the task of this context (see `Learner`)."""
+        check_way(self.net, check_context(context_y))
+        check_images(self.net, context_x)
+        learner = copy.deepcopy(self).eval()
+        *_, weights = learner._descent(
+            context_x[None], context_y[None], learner._initial_weights(1), learner.test_steps
+        )
+        learner.net.load_state_dict(weights, strict=False)
+        with context(learner.net):
+            learner.net(context_x)
+        return Predictor(learner.net)
+
+    def _learn(self, tasks: Tasks) -> tuple[Tensor, State]:
+        """Logits `(tasks, target, way)` after the last step, and what the running moments become."""
+        self._check(tasks)
+        running = self._running()
+        steps = self.inner_steps if self.training else self.test_steps
+        *_, weights = self._descent(
+            tasks.context_x, tasks.context_y, self._initial_weights(tasks.count), steps, running
+        )
+        return self._targets(tasks, weights, running), running
+
+    def _descent(
+        self, x: Tensor, y: Tensor, weights: State, steps: int, running: State | None = None
+    ) -> Iterator[State]:
+        """The weights after each inner step; the first step's pass of the context moves `running`."""
+        tasks, size = y.shape
+        x, y = _normal(_interleaved(x)), _normal(_interleaved(y))
+        outer = torch.is_grad_enabled()
+        higher = outer and not self.first_order
+        before = self._running()
+        shot = size / (int(y.max()) + 1)
+        for step in range(steps):
+            moments = running if step == 0 and running is not None else dict(before)
+            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks, interleaved=True):
+                at = weights if higher else {name: w.detach().requires_grad_() for name, w in weights.items()}
+                logits = self._pass(at, moments, x, outer=higher)
+                loss = F.cross_entropy(logits, y, reduction="sum") / shot
+                gradients = torch.autograd.grad(loss, list(at.values()), create_graph=higher)
+            with torch.inference_mode(False), torch.set_grad_enabled(outer):
+                weights = {
+                    name: torch.sub(w, gradient, alpha=self.inner_lr)
+                    for (name, w), gradient in zip(weights.items(), gradients, strict=True)
+                }
+            yield weights
+
+    def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:
+        """Logits `(tasks, target, way)` at adapted weights; norms that need no context move `running`."""
+        if any(norm.needs_context for norm in self._norms().values()):
+            images = torch.cat((tasks.context_x, tasks.target_x), 1)
+            with joint(self.net, tasks.context_size, tasks.count, interleaved=True):
+                logits = self._pass(weights, self._running(), _interleaved(images))
+        else:
+            with contexts(self.net, tasks.count, interleaved=True):  # a set by itself, whatever it is called
+                logits = self._pass(weights, running, _interleaved(tasks.target_x))
+        by_task = logits.view(-1, tasks.count, logits.shape[-1]).transpose(0, 1)
+        return by_task[:, -tasks.target_y.shape[1] :]
+
+    def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
+        """The net's logits at these weights; `running` is updated in place."""
+        for name in running:
+            running[name] = running[name].clone()
+        parameters = {} if outer else {name: p.detach() for name, p in self.net.named_parameters()}
+        call: Any = _compiled_call() if self.compiled else functional_call
+        logits: Tensor = call(self.net, parameters | weights | running, (x,))
+        return logits
+
+    def _norms(self) -> dict[str, Norm]:
+        return {name: module for name, module in self.net.named_modules() if isinstance(module, Norm)}
+
+    def _initial_weights(self, tasks: int) -> State:
+        """What the inner loop adapts, with a task axis if there are several tasks."""
+        kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
+        weights = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
+        if tasks == 1:
+            return dict(weights)
+        return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
+
+    def _running(self) -> State:
+        """The norms' running moments at meta-train, by their names in the net."""
+        if not self.training:
+            return {}
+        return {f"{name}.{kind}": getattr(norm, kind) for name, norm in self._norms().items() for kind in RUNNING}
+
+    @torch.no_grad()
+    def _update_running(self, moments: list[tuple[int, State]]) -> None:
+        """Set the running moments to the mean over all tasks of what groups of tasks made of them."""
+        tasks = sum(count for count, _ in moments)
+        for name, buffer in self._running().items():
+            mean = torch.stack([running[name].double() * (count / tasks) for count, running in moments]).sum(0)
+            buffer.copy_(mean if buffer.is_floating_point() else mean.round())
+
+    def _runs_together(self) -> bool:
+        return all(
+            isinstance(module, (*TaskLayer, Norm)) or not list(module.parameters(recurse=False))
+            for module in self.net.modules()
+        )
+
+    def _at_once(self) -> int | None:
+        return self.at_once if self._runs_together() else 1
+
+    def _check(self, tasks: Tasks) -> None:
+        check_way(self.net, tasks.way)
+        check_images(self.net, tasks.context_x[0])
+        check_images(self.net, tasks.target_x[0])
+
+
+def _interleaved(x: Tensor) -> Tensor:
+    """`(tasks, n, ...)` as rows: the first of every task, then the second, and so on, as `task_layers` take them."""
+    return x.transpose(0, 1).flatten(0, 1)
+
+
+def _normal(x: Tensor) -> Tensor:
+    """The same values as a tensor that autograd accepts, also if it was made in inference mode."""
+    with torch.inference_mode(False):
+        return x.clone() if x.is_inference() else x
+
+
+@cache
+def _compiled_call() -> Any:
+    return torch.compile(functional_call, dynamic=False)

@@ -1,0 +1,159 @@
+"""A learner adapted to one task: classifies targets when they come, one at a time if need be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from tasknorm.learners.tasks import check_images
+from tasknorm.phase import target
+
+FORMAT = "tasknorm predictor 1"
+
+
+class Predictor(nn.Module):
+    """A net with its task's weights and context moments, and the task's linear classifier.
+
+    Args:
+        net: the adapted net, which has seen the context; the predictor keeps it, in `eval()` and without gradients.
+        weight, bias: of the linear classifier on the net's features, `(way, features)` and `(way,)`; None if the net
+            has a classifier of its own.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+
+    def __init__(self, net: nn.Module, weight: Tensor | None = None, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.net = net
+        self.register_buffer("weight", None if weight is None else weight.detach().clone())
+        self.register_buffer("bias", None if bias is None else bias.detach().clone())
+        self.eval().requires_grad_(False)
+
+    def forward(self, target_x: Tensor) -> Tensor:
+        """Logits `(target, way)` of images `(target, ...)`."""
+        check_images(self.net, target_x)
+        with target(self.net):
+            return self.logits(target_x)
+
+    def logits(self, target_x: Tensor) -> Tensor:
+        """As `forward`, in a target phase that has been entered already."""
+        features: Tensor = self.net(target_x)
+        if self.weight is None:
+            return features
+        return nn.functional.linear(features, self.weight, self.bias)
+
+    @torch.no_grad()
+    def predict(self, target_x: Tensor) -> Tensor:
+        """The class of each image, `(target,)`."""
+        logits: Tensor = self(target_x)
+        return logits.argmax(1)
+
+    def save(self, file: str | Path) -> None:
+        """Write all that the predictor holds to a safetensors file."""
+        tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
+        save_file(tensors, file, metadata={"format": FORMAT, "norms": _norms(self.net)})
+
+    @classmethod
+    def load(cls, file: str | Path, net: nn.Module) -> Predictor:
+        """The predictor of a file that `save` wrote.
+
+        Args:
+            file: its path.
+            net: a net of the same make; its weights are replaced.
+
+        Raises:
+            ValueError: if the file is no predictor, or is of another net or another norm.
+        """
+        try:
+            with safe_open(file, "pt") as opened:
+                metadata = opened.metadata() or {}
+        except SafetensorError as error:
+            raise ValueError(f"{file} is not a predictor: {error}; pass a file that Predictor.save wrote") from error
+        if metadata.get("format") != FORMAT:
+            raise ValueError(f"{file} has format {metadata.get('format')!r}, not {FORMAT!r}; save the predictor again")
+        if metadata["norms"] != _norms(net):
+            raise ValueError(
+                f"{file} holds a net with norms {metadata['norms']}, got one with {_norms(net)}; make the net with the "
+                "norm that it was saved with"
+            )
+        tensors = load_file(file)
+        predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
+        try:
+            predictor.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(f"{file} does not fit this net; make it as it was when saved: {error}") from error
+        return predictor
+
+    @torch.no_grad()
+    def export(self, file: str | Path, example: Tensor) -> None:
+        """Write the predictor as a program of its own, which needs no Python class: by `torch.export`, or as ONNX.
+
+        Args:
+            file: ends in `.pt2` (load with `torch.export.load(file).module()`) or `.onnx` (needs the extra
+                `tasknorm[onnx]`). The program takes batches of any size.
+            example: some images `(target, ...)`, at least two; on them the program is compared with the predictor.
+
+        Raises:
+            ValueError: if the name ends otherwise or there are too few images.
+            RuntimeError: if the program's logits are not the predictor's.
+        """
+        file = Path(file)
+        if file.suffix not in (".pt2", ".onnx"):
+            raise ValueError(f"a predictor exports to a file that ends in .pt2 or .onnx, got {file.name!r}")
+        if len(example) < 2:
+            raise ValueError(f"export needs an example of at least two images, got {len(example)}")
+        check_images(self.net, example)
+        with target(self.net):
+            batch = torch.export.Dim("batch", min=1, max=1 << 16)
+            program = torch.export.export(_Inner(self), (example,), dynamic_shapes=({0: batch},))
+        if file.suffix == ".onnx":
+            _write_onnx(program, file)
+        else:
+            torch.export.save(program, file)
+        for images in (example, example[:1]):
+            difference = (_run(file, images) - self(images)).abs().max()
+            if not difference <= 1e-3 * self(images).abs().max().clamp(min=1):
+                raise RuntimeError(
+                    f"{file} was written, but its logits differ from the predictor's by {difference:.1e}"
+                )
+
+
+class _Inner(nn.Module):
+    """The predictor without its own phase: export enters it once."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.predictor = predictor
+
+    def forward(self, target_x: Tensor) -> Tensor:
+        return self.predictor.logits(target_x)
+
+
+def _norms(net: nn.Module) -> str:
+    return ", ".join(sorted({module.label for module in net.modules() if hasattr(module, "label")}))  # type: ignore[misc]
+
+
+def _write_onnx(program: torch.export.ExportedProgram, file: Path) -> None:
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError("ONNX needs packages of its own; install them: pip install 'tasknorm[onnx]'") from error
+    torch.onnx.export(program, dynamo=True, verbose=False).save(str(file))  # type: ignore[union-attr]
+
+
+def _run(file: Path, images: Tensor) -> Tensor:
+    """The logits of the program in the file."""
+    if file.suffix == ".pt2":
+        logits: Tensor = torch.export.load(file).module()(images)
+        return logits
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(str(file))
+    outputs: Any = evaluator.run(None, {evaluator.input_names[0]: images.cpu().numpy()})
+    return torch.as_tensor(outputs[0])

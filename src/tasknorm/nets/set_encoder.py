@@ -1,0 +1,36 @@
+"""CNAPs' set encoder (Requeima et al., 2019): a context set to one vector that says what task it is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tasknorm.nets.conv4 import NormMaker
+
+
+class SetEncoder(nn.Module):
+    """Blocks of 3x3 convolution, norm, ReLU and 2x2 max-pooling, and the mean over space: one vector an image.
+
+    Its only input is context images, so it belongs in a context phase, at meta-train and at meta-test.
+
+    Args:
+        norm: makes a norm from its number of channels.
+        channels: of the images.
+        features: channels of every block, and size of the vector.
+        blocks: how many; each halves the resolution.
+    """
+
+    def __init__(self, norm: NormMaker, *, channels: int = 3, features: int = 64, blocks: int = 5) -> None:
+        super().__init__()
+        self.features = features
+        sizes = [channels] + [features] * blocks
+        self.convs = nn.ModuleList(nn.Conv2d(*pair, 3, padding=1) for pair in pairwise(sizes))
+        self.norms = nn.ModuleList(norm(features) for _ in range(blocks))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """A vector for each image, `(N, features)`; the set's representation is their mean."""
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = F.max_pool2d(F.relu(norm(conv(x))), 2)
+        return x.mean((2, 3))
