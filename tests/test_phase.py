@@ -142,6 +142,25 @@ def test_joint_stores_nothing() -> None:
         net(images(1))
 
 
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_one_backward_may_follow_several_tasks_of_a_frozen_network(reloaded: bool) -> None:
+    """Only alpha is learned, as in CNAPs: the moments have no graph, and still must outlive the next context."""
+    net = NORMS["TaskNorm-I"](3)
+    net.weight.requires_grad_(False)
+    net.bias.requires_grad_(False)
+    losses = []
+    for size in (5, 7):
+        with tasknorm.context(net):
+            net(images(size))
+        if reloaded:
+            saved = {name: value.clone() for name, value in net.state_dict().items() if name.startswith("context")}
+            net.load_state_dict(saved, strict=False)
+        with tasknorm.target(net):
+            losses.append(net(images(2)).square().sum())
+    sum(losses).backward()
+    assert torch.isfinite(net.alpha_scale.grad)
+
+
 def test_a_norm_used_in_two_places_is_exact_in_joint() -> None:
     norm = NORMS["MetaBN"](4).double()
     net = nn.Sequential(norm, nn.Tanh(), norm)

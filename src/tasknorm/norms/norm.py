@@ -153,8 +153,8 @@ class Norm(nn.Module):
                 self.context_mean.copy_(self._live.moments.mean.reshape(-1))
                 self.context_var.copy_(self._live.moments.var.reshape(-1))
                 self.context_size.copy_(self._live.size)
-            if not (self._live.moments.mean.requires_grad or self._live.moments.var.requires_grad):
-                self._live = None  # without a graph the buffers say it all
+            if self._live.moments.mean.is_inference():
+                self._live = None  # it could not be used outside of inference mode; the buffers can
         self._before = None
 
     def extra_repr(self) -> str:
@@ -185,7 +185,8 @@ class Norm(nn.Module):
             return self._live
         if self.phase is None or not self._has_context:
             return None
-        return Remembered(Moments(self.context_mean, self.context_var), self.context_size)
+        # Copies, since a later context writes to the buffers, which a graph may still need.
+        return Remembered(Moments(self.context_mean.clone(), self.context_var.clone()), self.context_size.clone())
 
     def _check(self, x: Tensor) -> None:
         if not x.is_floating_point():
