@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from tasknorm.data.atomic import write_atomically
 from tasknorm.learners.tasks import check_images
 from tasknorm.phase import target
 
@@ -55,9 +57,10 @@ class Predictor(nn.Module):
         return logits.argmax(1)
 
     def save(self, file: str | Path) -> None:
-        """Write all that the predictor holds to a safetensors file."""
+        """Write all that the predictor holds to a safetensors file, whole or not at all."""
         tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
-        save_file(tensors, file, metadata={"format": FORMAT, "norms": _norms(self.net)})
+        content = safetensors.torch.save(tensors, metadata={"format": FORMAT, "norms": _norms(self.net)})
+        write_atomically(Path(file), content)
 
     @classmethod
     def load(cls, file: str | Path, net: nn.Module) -> Predictor:
@@ -82,7 +85,7 @@ class Predictor(nn.Module):
                 f"{file} holds a net with norms {metadata['norms']}, got one with {_norms(net)}; make the net with the "
                 "norm that it was saved with"
             )
-        tensors = load_file(file)
+        tensors = safetensors.torch.load_file(file)
         predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
         try:
             predictor.load_state_dict(tensors)
@@ -112,16 +115,19 @@ class Predictor(nn.Module):
         with target(self.net):
             batch = torch.export.Dim("batch", min=1, max=1 << 16)
             program = torch.export.export(_Inner(self), (example,), dynamic_shapes=({0: batch},))
-        if file.suffix == ".onnx":
-            _write_onnx(program, file)
-        else:
-            torch.export.save(program, file)
-        for images in (example, example[:1]):
-            difference = (_run(file, images) - self(images)).abs().max()
-            if not difference <= 1e-3 * self(images).abs().max().clamp(min=1):
-                raise RuntimeError(
-                    f"{file} was written, but its logits differ from the predictor's by {difference:.1e}"
-                )
+        with TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
+            part = Path(folder) / file.name
+            if file.suffix == ".onnx":
+                _write_onnx(program, part)
+            else:
+                torch.export.save(program, part)
+            for images in (example, example[:1]):
+                difference = (_run(part, images) - self(images)).abs().max()
+                if not difference <= 1e-3 * self(images).abs().max().clamp(min=1):
+                    raise RuntimeError(
+                        f"{file} was not written: its logits differ from the predictor's by {difference:.1e}"
+                    )
+            part.replace(file)
 
 
 class _Inner(nn.Module):
