@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -21,6 +19,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 import tasknorm
+from stopwatch import fastest
 from tasknorm import NORMS, Episode
 from tasknorm.learners import CNAPs, ProtoNets
 from tasknorm.learners.tasks import class_means
@@ -80,19 +79,6 @@ def step_of(learner: Any, losses: Callable[[], Iterable[Tensor]]) -> Step:
         return total
 
     return step
-
-
-def fastest(steps: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Seconds of the fastest run of each, taken in turn."""
-    best = dict.fromkeys(steps, math.inf)
-    for step in steps.values():
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
 
 
 def measure(steps: dict[str, Step], tasks: int, repeats: int) -> dict[str, Any]:

@@ -15,18 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import time
 from collections.abc import Callable
-from typing import Any
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # its notes of every start and stop
 
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 import tasknorm
+from stopwatch import fastest, peak_bytes
 
 SHAPES = (
     (5, 64, 14, 14),
@@ -91,34 +86,6 @@ def has_compiler() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def fastest(steps: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Seconds of the fastest run of each step, the steps taken in turn."""
-    best = dict.fromkeys(steps, math.inf)
-    for step in steps.values():
-        step()
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
-def peak_bytes(step: Step) -> int:
-    """The most bytes that a step holds at once, beyond what was there before it."""
-    step()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        step()
-    results: Any = profiler.profiler
-    events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 def trained(label: str, shape: tuple[int, ...]) -> tasknorm.Norm:

@@ -14,23 +14,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # its notes of every start and stop
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
-from torch.profiler import ProfilerActivity, profile
 
+from stopwatch import fastest, peak_bytes
 from tasknorm import NORMS, Episode
 from tasknorm.learners import MAML
 from tasknorm.nets import maml_omniglot
@@ -199,34 +194,6 @@ def difference(setting: Setting) -> float:
     ours = gradients.pop("tasknorm")
     size = max(float(gradient.abs().max()) for gradient in ours.values())
     return max(float((ours[name] - theirs[name]).abs().max()) / size for theirs in gradients.values() for name in ours)
-
-
-def fastest(steps: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Seconds of the fastest run of each, taken in turn."""
-    best = dict.fromkeys(steps, math.inf)
-    for step in steps.values():
-        step()
-        step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
-
-
-def peak_bytes(step: Step) -> int:
-    """The most bytes that a step holds at once, beyond what was there before it."""
-    step()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        step()
-    results: Any = profiler.profiler
-    events = [event for event in results.kineto_results.events() if event.name() == "[memory]"]
-    held = peak = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 def measure(setting: Setting, repeats: int, *, compiled: bool) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def test_split_that_contradicts_itself(arguments, message):
 
 
 def test_groups_of_a_dag_overlap():
-    Split((0, 1, 2), (5, 5, 5), ((0, 1), (1, 2)), "dag")
+    assert Split((0, 1, 2), (5, 5, 5), ((0, 1), (1, 2)), "dag").groups == ((0, 1), (1, 2))
 
 
 @pytest.mark.parametrize(
