@@ -106,7 +106,8 @@ def _call(function: Any, *arguments: Any) -> Any:
 class _InstanceMoments(Function):
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mean, var = _native_moments(a) if _is_native(a) else _plain_moments(a)
+        moments = _native_moments if _is_native(a) else _last_moments if _is_channels_last(a) else _plain_moments
+        mean, var = moments(a)
         return a.view_as(a), mean, var
 
     @staticmethod
@@ -139,6 +140,8 @@ class _InstanceMoments(Function):
 class _ScaleShift(Function):
     @staticmethod
     def forward(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        if _is_channels_last(a):
+            return _last_scale_shift(a, mean, scale, shift)
         if not _is_native(a):
             return _plain_scale_shift(a, mean, scale, shift)
         view, (mean, scale, shift) = _channel_view(a, mean, scale, shift)
@@ -178,6 +181,8 @@ class _RowSums(Function):
 
     @staticmethod
     def forward(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+        if _is_channels_last(a):
+            return _last_row_sums(g, a, mean, rows)
         g = g.contiguous() if _is_native(a) else g
         if not (_is_native(g) and _is_native(a)):
             return _plain_row_sums(g, a, mean, rows)
@@ -226,6 +231,16 @@ def _is_native(a: Tensor) -> bool:
     return a.device.type == "cpu" and a.dtype in (torch.float32, torch.float64) and a.is_contiguous()
 
 
+def _is_channels_last(a: Tensor) -> bool:
+    """Whether the channels are last in memory; a map of one pixel counts as contiguous."""
+    return (
+        a.device.type == "cpu"
+        and a.dtype in (torch.float32, torch.float64)
+        and a.is_contiguous(memory_format=torch.channels_last)
+        and not a.is_contiguous()
+    )
+
+
 def _rows(*tables: Tensor) -> int:
     """N where some table differs by example, 1 where all examples share theirs."""
     return max(len(table) if table.ndim == 2 else 1 for table in tables)
@@ -253,6 +268,43 @@ def _native_moments(a: Tensor) -> tuple[Tensor, Tensor]:
         part = slice(start, start + step)
         torch.linalg.vector_norm(rows[part] - mean[part], dim=1, out=deviation[part])
     return mean.view(a.shape[:2]), (deviation.square_() / rows.shape[1]).view(a.shape[:2])
+
+
+def _last_moments(a: Tensor) -> tuple[Tensor, Tensor]:
+    pixels = _pixels_of(a)
+    mean = pixels.mean(1)
+    var = torch.empty_like(mean)
+    for part in _chunks(pixels):
+        deviation = pixels[part] - mean[part].unsqueeze(1)
+        torch.mean(deviation.mul_(deviation), 1, out=var[part])
+    return mean, var
+
+
+def _last_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    scale, shift = (table.expand(-1, a.shape[1]).unsqueeze(-2) for table in (scale, shift - mean * scale))
+    pixels = torch.addcmul(shift, _pixels_of(a), scale)
+    return pixels.view(len(a), *a.shape[2:], -1).permute(0, 3, 1, 2)
+
+
+def _last_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    g, pixels = _pixels_of(g), _pixels_of(a)
+    total, mean = g.sum(1), mean.expand(len(a), -1)
+    centred = torch.empty_like(total)
+    for part in _chunks(pixels):
+        deviation = pixels[part] - mean[part].unsqueeze(1)
+        torch.sum(deviation.mul_(g[part]), 1, out=centred[part])
+    return (total, centred) if rows > 1 else (total.sum(0, keepdim=True), centred.sum(0, keepdim=True))
+
+
+def _pixels_of(a: Tensor) -> Tensor:
+    """`(N, C, height, width)` as `(N, height width, C)`: a view if the channels are last in memory."""
+    return a.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+def _chunks(pixels: Tensor) -> Iterator[slice]:
+    step = max(1, _CHUNK // pixels[0].numel())
+    for start in range(0, len(pixels), step):
+        yield slice(start, start + step)
 
 
 def _plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:

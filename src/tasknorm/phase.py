@@ -30,8 +30,6 @@ class Phase:
         context_size: in a joint pass, how many context examples each task has.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
         stores: whether a norm keeps the context's moments for the target phase.
-        interleaved: whether the batch holds the first example of every task, then the second, and so on, rather than
-            one task after the other: tasks can then be groups of channels without a copy.
     """
 
     kind: Literal["context", "target", "joint"]
@@ -39,7 +37,6 @@ class Phase:
     context_size: int = 0
     size: Tensor | None = None
     stores: bool = False
-    interleaved: bool = False
 
 
 class Phased(Protocol):
@@ -95,7 +92,7 @@ def target(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def joint(model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: bool = False) -> Iterator[nn.Module]:
+def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Module]:
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of
@@ -105,7 +102,6 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: b
         model: any module that contains norms of this package.
         context_size: how many context examples each task has; the rest of its rows are targets.
         tasks: how many tasks of equal size the batch holds.
-        interleaved: the batch holds the first example of every task, then the second, and so on.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already.
@@ -119,12 +115,12 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1, *, interleaved: b
     for name, value in (("context_size", context_size), ("tasks", tasks)):
         _check_positive(name, value)
     size = torch.tensor(context_size, device=_device(model))
-    with _phase(model, Phase("joint", tasks, context_size, size, interleaved=interleaved)):
+    with _phase(model, Phase("joint", tasks, context_size, size)):
         yield model
 
 
 @contextmanager
-def contexts(model: nn.Module, tasks: int, *, interleaved: bool = False) -> Iterator[nn.Module]:
+def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
     """Forward passes inside carry the contexts of several tasks, and no targets: a batch of `tasks` sets, end to end.
 
     Gives the same outputs and gradients as `context`, task by task, and stores no moments: what an inner loop needs.
@@ -132,7 +128,6 @@ def contexts(model: nn.Module, tasks: int, *, interleaved: bool = False) -> Iter
     Args:
         model: any module that contains norms of this package.
         tasks: how many contexts of equal size the batch holds.
-        interleaved: the batch holds the first example of every task, then the second, and so on.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already.
@@ -144,7 +139,7 @@ def contexts(model: nn.Module, tasks: int, *, interleaved: bool = False) -> Iter
     ...     features = model(torch.randn(2 * 5, 3, 16, 16))
     """
     _check_positive("tasks", tasks)
-    with _phase(model, Phase("context", tasks, interleaved=interleaved)):
+    with _phase(model, Phase("context", tasks)):
         yield model
 
 

@@ -104,7 +104,7 @@ def test_too_small_images() -> None:
 )
 def test_each_task_passes_through_its_own_weights(layer: nn.Module, x: torch.Tensor) -> None:
     weights = {name: torch.randn(4, *p.shape) for name, p in layer.named_parameters()}
-    together = functional_call(layer, weights, (x.transpose(0, 1).flatten(0, 1),)).unflatten(0, (5, 4)).transpose(0, 1)
+    together = functional_call(layer, weights, (x.flatten(0, 1),)).unflatten(0, (4, 5))
     for task in range(4):
         alone = functional_call(layer, {name: w[task] for name, w in weights.items()}, (x[task],))
         torch.testing.assert_close(together[task], alone)

@@ -202,17 +202,3 @@ def test_contexts_of_several_tasks_pass_as_one_by_one(label: str, training: bool
     with tasknorm.contexts(norm, tasks=3):
         torch.testing.assert_close(norm(torch.cat(sets)), torch.cat(expected))
     assert norm.context_size == 0
-
-
-@norms
-@modes
-def test_tasks_may_be_interleaved(label: str, training: bool) -> None:
-    norm = random_norm(label).train(training)
-    x = torch.stack([torch.cat(random_task(seed=seed)) for seed in range(3)])
-    other = copy.deepcopy(norm)
-    with tasknorm.joint(norm, context_size=4, tasks=3):
-        expected = norm(x.flatten(0, 1)).unflatten(0, (3, -1))
-    with tasknorm.joint(other, context_size=4, tasks=3, interleaved=True):
-        output = other(x.transpose(0, 1).flatten(0, 1)).unflatten(0, (-1, 3)).transpose(0, 1)
-    torch.testing.assert_close(output, expected)
-    torch.testing.assert_close(other.state_dict(), norm.state_dict())

@@ -147,14 +147,14 @@ class MAML(nn.Module):
     ) -> Iterator[State]:
         """The weights after each inner step; the first step's pass of the context moves `running`."""
         tasks, size = y.shape
-        x, y = _normal(_interleaved(x)), _normal(_interleaved(y))
+        x, y = _normal(x.flatten(0, 1)), _normal(y.flatten())
         outer = torch.is_grad_enabled()
         higher = outer and not self.first_order
         before = self._running()
         shot = size / (int(y.max()) + 1)
         for step in range(steps):
             moments = running if step == 0 and running is not None else dict(before)
-            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks, interleaved=True):
+            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks):
                 at = weights if higher else {name: w.detach().requires_grad_() for name, w in weights.items()}
                 logits = self._pass(at, moments, x, outer=higher)
                 loss = F.cross_entropy(logits, y, reduction="sum") / shot
@@ -170,13 +170,12 @@ class MAML(nn.Module):
         """Logits `(tasks, target, way)` at adapted weights; norms that need no context move `running`."""
         if any(norm.needs_context for norm in self._norms().values()):
             images = torch.cat((tasks.context_x, tasks.target_x), 1)
-            with joint(self.net, tasks.context_size, tasks.count, interleaved=True):
-                logits = self._pass(weights, self._running(), _interleaved(images))
+            with joint(self.net, tasks.context_size, tasks.count):
+                logits = self._pass(weights, self._running(), images.flatten(0, 1))
         else:
-            with contexts(self.net, tasks.count, interleaved=True):  # a set by itself, whatever it is called
-                logits = self._pass(weights, running, _interleaved(tasks.target_x))
-        by_task = logits.view(-1, tasks.count, logits.shape[-1]).transpose(0, 1)
-        return by_task[:, -tasks.target_y.shape[1] :]
+            with contexts(self.net, tasks.count):  # a set by itself, whatever it is called
+                logits = self._pass(weights, running, tasks.target_x.flatten(0, 1))
+        return logits.unflatten(0, (tasks.count, -1))[:, -tasks.target_y.shape[1] :]
 
     def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
         """The net's logits at these weights; `running` is updated in place."""
@@ -195,8 +194,8 @@ class MAML(nn.Module):
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
         weights = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
         if tasks == 1:
-            return dict(weights)
-        return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
+            return weights
+        return {name: _channels_last(weight).expand(tasks, *weight.shape) for name, weight in weights.items()}
 
     def _running(self) -> State:
         """The norms' running moments at meta-train, by their names in the net."""
@@ -227,9 +226,9 @@ class MAML(nn.Module):
         check_images(self.net, tasks.target_x[0])
 
 
-def _interleaved(x: Tensor) -> Tensor:
-    """`(tasks, n, ...)` as rows: the first of every task, then the second, and so on, as `task_layers` take them."""
-    return x.transpose(0, 1).flatten(0, 1)
+def _channels_last(weight: Tensor) -> Tensor:
+    """As `task_layers` convolve fastest."""
+    return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
 
 
 def _normal(x: Tensor) -> Tensor:

@@ -137,7 +137,7 @@ class Activations:
         if values.ndim < 3:
             return values
         values = values.expand(self._tasks, self._rows(), values.shape[-1])
-        return (values.transpose(0, 1) if self._interleaved() else values).flatten(0, 1)
+        return values.flatten(0, 1)
 
     def _instance(self) -> Moments:
         if self._biased is None:
@@ -148,12 +148,7 @@ class Activations:
 
     def _by_task(self, table: Tensor) -> Tensor:
         """A table `(N, C)` as `(tasks, N / tasks, C)`."""
-        if self._interleaved():
-            return table.view(-1, self._tasks, table.shape[-1]).transpose(0, 1)
         return table.view(self._tasks, -1, table.shape[-1])
-
-    def _interleaved(self) -> bool:
-        return self.phase is not None and self.phase.interleaved
 
     def _batch(self, size: Tensor | int, members: Tensor) -> Batch:
         return Batch(batch_moments(self._instance(), members / size), size * self._pixels)
