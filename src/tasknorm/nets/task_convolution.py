@@ -8,7 +8,7 @@ copy, and sums over space run along the channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,15 +16,16 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+Sides = Sequence[int]
 CHUNK = 1 << 20  # numbers in the columns that are made at a time, so that they stay in the cache
 
 
 class Windows(NamedTuple):
     """The windows of a convolution."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
+    kernel: Sides
+    stride: Sides
+    padding: Sides
 
     def output_size(self, x: Tensor) -> tuple[int, int]:
         """Height and width of the convolution of images `(N, C, height, width)`."""
@@ -38,22 +39,36 @@ class Windows(NamedTuple):
         """The pixels in each window of images `(N, C, h, w)`: `(N, height, width, kernel, kernel, C)`."""
         (across, down), (step_down, step_across) = self.kernel[::-1], self.stride
         padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, *self.padding[1:] * 2, *self.padding[:1] * 2))
-        if torch.compiler.is_compiling():
-            parts = [padded[(slice(None), *at)] for at in self._places(x)]
-            return torch.stack(parts, 3).unflatten(3, self.kernel)
         return padded.unfold(1, down, step_down).unfold(2, across, step_across).permute(0, 1, 2, 4, 5, 3).contiguous()
 
-    def images(self, columns: Tensor, x: Tensor) -> Tensor:
-        """The adjoint of `columns`: each window's pixels added up where they came from, shaped like `x`."""
-        (top, left), (height, width) = self.padding, x.shape[-2:]
-        padded = columns.new_zeros(len(x), height + 2 * top, width + 2 * left, x.shape[1])
-        for part, at in zip(columns.flatten(3, 4).unbind(3), self._places(x), strict=True):
-            padded[(slice(None), *at)] += part
-        return padded[:, top : top + height, left : left + width].permute(0, 3, 1, 2)
+    def images(self, columns: Tensor, padded: Tensor) -> Tensor:
+        """The adjoint of `columns`: each window's pixels added up where they came from.
 
-    def _places(self, x: Tensor) -> Iterator[tuple[slice, slice]]:
-        """Where in the padded images each of the kernel's pixels falls."""
-        (height, width), (down, across) = self.output_size(x), self.stride
+        Args:
+            columns: `(N, height, width, kernel, kernel, C)`.
+            padded: room for the padded images, `(N, h + 2 padding, w + 2 padding, C)`.
+
+        Returns:
+            The images `(N, C, h, w)`, a view of that room.
+        """
+        padded.zero_()
+        for part, at in zip(columns.flatten(3, 4).unbind(3), self._places(*columns.shape[1:3]), strict=True):
+            padded[(slice(None), *at)] += part
+        return self.inside(padded)
+
+    def inside(self, padded: Tensor) -> Tensor:
+        """Padded images `(N, height, width, C)` as images `(N, C, h, w)`: a view."""
+        (top, left), (height, width) = self.padding, padded.shape[1:3]
+        return padded[:, top : height - top, left : width - left].permute(0, 3, 1, 2)
+
+    def room(self, x: Tensor) -> Tensor:
+        """Uninitialised memory for `images`."""
+        sides = (side + 2 * padding for side, padding in zip(x.shape[-2:], self.padding, strict=True))
+        return x.new_empty(len(x), *sides, x.shape[1])
+
+    def _places(self, height: int, width: int) -> Iterator[tuple[slice, slice]]:
+        """Where in the padded images each of the kernel's pixels falls, for an output of this size."""
+        down, across = self.stride
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
                 yield (
@@ -74,21 +89,25 @@ def task_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Wi
     Returns:
         `(tasks n, out, height, width)`, with the channels last in memory.
     """
-    fused = x.device.type == "cpu" and not torch.compiler.is_compiling() and not torch.is_autocast_enabled("cpu")
-    if not fused:
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return _composed(x, weight, bias, windows)
-    function: Any = _Convolution
-    y: Tensor = function.apply(x, weight, bias, windows)
+    y: Tensor = _apply(_Convolution, x, weight, bias, windows)
     return y
 
 
 def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
     """The convolution out of operations that have derivatives of any order."""
-    function: Any = _Columns
     matrix = _matrix(weight)
-    columns = function.apply(x, windows).reshape(len(weight), -1, matrix.shape[-1])
+    columns = _apply(_Columns, x, windows).reshape(len(weight), -1, matrix.shape[-1])
     y = torch.bmm(columns, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), columns, matrix.mT)
     return _as_images(y, len(x), windows.output_size(x))
+
+
+def _apply(function: Any, *arguments: Any) -> Any:
+    """`function.apply(*arguments)`, in eager mode without its inspection of signatures."""
+    if torch.compiler.is_compiling():
+        return function.apply(*arguments)
+    return super(Function, function).apply(*arguments)
 
 
 def _matrix(weight: Tensor) -> Tensor:
@@ -115,8 +134,7 @@ class _Columns(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        function: Any = _Images
-        return function.apply(grad, ctx.like, ctx.windows), None
+        return _apply(_Images, grad, ctx.like, ctx.windows), None
 
 
 class _Images(Function):
@@ -124,7 +142,7 @@ class _Images(Function):
 
     @staticmethod
     def forward(columns: Tensor, like: Tensor, windows: Windows) -> Tensor:
-        return windows.images(columns, like)
+        return windows.images(columns, torch.empty_like(windows.room(like), device=columns.device))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Windows], output: Tensor) -> None:
@@ -132,8 +150,7 @@ class _Images(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        function: Any = _Columns
-        return function.apply(grad, ctx.windows), None, None
+        return _apply(_Columns, grad, ctx.windows), None, None
 
 
 class _Convolution(Function):
@@ -141,17 +158,10 @@ class _Convolution(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
-        matrix = _matrix(weight)
-        size = windows.output_size(x)
-        by_task = x.unflatten(0, (len(weight), -1))
-        y = x.new_empty(len(weight), by_task.shape[1] * size[0] * size[1], weight.shape[1])
-        for part in _parts(y, matrix):
-            columns = windows.columns(by_task[part].flatten(0, 1)).view(len(y[part]), -1, matrix.shape[-1])
-            if bias is None:
-                torch.bmm(columns, matrix[part].mT, out=y[part])
-            else:
-                torch.baddbmm(bias[part].unsqueeze(1), columns, matrix[part].mT, out=y[part])
-        return _as_images(y, len(x), size)
+        if torch.compiler.is_compiling():
+            y: Tensor = torch.ops.tasknorm.convolution(x, weight, bias, *windows)
+            return y
+        return _forward(x, weight, bias, *windows)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -161,30 +171,20 @@ class _Convolution(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight, bias = ctx.saved_tensors
-        wanted: list[bool] = ctx.needs_input_grad
-        if torch.is_grad_enabled():
+        wants_x, wants_weight, wants_bias, _ = ctx.needs_input_grad
+        if torch.compiler.is_compiling():
+            backward = torch.ops.tasknorm.convolution_backward
+        elif torch.is_grad_enabled():
             return *_differentiable_backward(ctx, grad), None
-        matrix = _matrix(weight)
-        tasks, out, numbers = matrix.shape
-        rows = grad.permute(0, 2, 3, 1).reshape(tasks, -1, out)
-        by_task = x.unflatten(0, (tasks, -1))
-        grad_weight = torch.empty_like(matrix, memory_format=torch.contiguous_format) if wanted[1] else None
-        grad_x = torch.empty_like(by_task) if wanted[0] else None
-        for part in _parts(rows, matrix):
-            images, g = by_task[part].flatten(0, 1), rows[part]
-            if grad_weight is not None:
-                columns = ctx.windows.columns(images).view(len(g), -1, numbers)
-                if numbers < out:  # the longer side of the product is then the one without a transpose
-                    grad_weight[part] = torch.bmm(columns.mT, g).mT
-                else:
-                    torch.bmm(g.mT, columns, out=grad_weight[part])
-            if grad_x is not None:
-                columns = torch.bmm(g, matrix[part]).view(len(images), *grad.shape[2:], *ctx.windows.kernel, -1)
-                grad_x[part] = ctx.windows.images(columns, images).view_as(by_task[part])
-        if grad_weight is not None:
-            grad_weight = grad_weight.view(tasks, out, *ctx.windows.kernel, -1).permute(0, 1, 4, 2, 3)
-        grad_x = None if grad_x is None else grad_x.flatten(0, 1)
-        return grad_x, grad_weight, rows.sum(1) if wanted[2] else None, None
+        else:
+            backward = _backward
+        grad_x, grad_weight, grad_bias = backward(grad, x, weight, *ctx.windows, wants_x)
+        return (
+            grad_x if wants_x else None,
+            grad_weight if wants_weight else None,
+            grad_bias if wants_bias else None,
+            None,
+        )
 
 
 def _differentiable_backward(ctx: Any, grad: Tensor) -> list[Tensor | None]:
@@ -194,8 +194,93 @@ def _differentiable_backward(ctx: Any, grad: Tensor) -> list[Tensor | None]:
     return [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]
 
 
+def _forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides
+) -> Tensor:
+    windows = Windows(kernel, stride, padding)
+    matrix = _matrix(weight)
+    y = _new_images(x, weight, windows)
+    rows, by_task = _by_task(y, len(weight)), x.unflatten(0, (len(weight), -1))
+    for part in _parts(rows, matrix):
+        columns = windows.columns(by_task[part].flatten(0, 1)).view(*rows[part].shape[:2], -1)
+        if bias is None:
+            torch.bmm(columns, matrix[part].mT, out=rows[part])
+        else:
+            torch.baddbmm(bias[part].unsqueeze(1), columns, matrix[part].mT, out=rows[part])
+    return y
+
+
+def _backward(
+    grad: Tensor, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides, wants_x: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of images, weight and bias; that of the images is empty if it is not wanted."""
+    windows = Windows(kernel, stride, padding)
+    matrix = _matrix(weight)
+    tasks, out, numbers = matrix.shape
+    rows, by_task = _by_task(grad, tasks), x.unflatten(0, (tasks, -1))
+    grad_matrix = matrix.new_empty(matrix.shape)
+    room = windows.room(x)
+    each = by_task.shape[1]
+    for part in _parts(rows, matrix):
+        images, g = by_task[part].flatten(0, 1), rows[part]
+        columns = windows.columns(images).view(len(g), -1, numbers)
+        if numbers < out:  # a product with the longer side last is faster
+            grad_matrix[part] = torch.bmm(columns.mT, g).mT
+        else:
+            torch.bmm(g.mT, columns, out=grad_matrix[part])
+        if wants_x:
+            columns = torch.bmm(g, matrix[part]).view(len(images), *grad.shape[2:], *kernel, -1)
+            windows.images(columns, room[part.start * each : part.stop * each])
+    grad_x = windows.inside(room) if wants_x else x.new_empty(0)
+    return grad_x, _as_weight(grad_matrix, weight), rows.sum(1)
+
+
+def _by_task(images: Tensor, tasks: int) -> Tensor:
+    """`(tasks n, channels, height, width)` as `(tasks, n height width, channels)`."""
+    return images.permute(0, 2, 3, 1).reshape(tasks, -1, images.shape[1])
+
+
+def _new_images(x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
+    return x.new_empty(len(x), *windows.output_size(x), weight.shape[1]).permute(0, 3, 1, 2)
+
+
+def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
+    """The reverse of `_matrix`."""
+    tasks, out, channels, *kernel = weight.shape
+    return matrix.view(tasks, out, *kernel, channels).permute(0, 1, 4, 2, 3)
+
+
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
     """The tasks, a few at a time: those whose columns, one row of the matrix for each row, stay in the cache."""
     step = max(1, CHUNK // (rows.shape[1] * matrix.shape[-1]))
     for start in range(0, len(rows), step):
-        yield slice(start, start + step)
+        yield slice(start, min(start + step, len(rows)))
+
+
+# For the compiler these are operators that it does not look into: it would make slow loops of them.
+_LIBRARY = torch.library.Library("tasknorm", "FRAGMENT")
+_WINDOWS = "int[] kernel, int[] stride, int[] padding"
+_LIBRARY.define(f"convolution(Tensor x, Tensor weight, Tensor? bias, {_WINDOWS}) -> Tensor")
+_LIBRARY.define(
+    f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_WINDOWS}, bool wants_x) -> (Tensor, Tensor, Tensor)"
+)
+_LIBRARY.impl("convolution", _forward, "CPU")
+_LIBRARY.impl("convolution_backward", _backward, "CPU")
+
+
+@torch.library.register_fake("tasknorm::convolution", lib=_LIBRARY)
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
+    return _new_images(x, weight, Windows(kernel, stride, padding))
+
+
+@torch.library.register_fake("tasknorm::convolution_backward", lib=_LIBRARY)
+def _(
+    grad: Tensor, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides, wants_x: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    windows = Windows(kernel, stride, padding)
+    matrix = _matrix(weight)
+    return (
+        windows.inside(windows.room(x)) if wants_x else x.new_empty(0),
+        _as_weight(matrix.new_empty(matrix.shape), weight),
+        grad.new_empty(matrix.shape[:2]),
+    )
