@@ -8,6 +8,7 @@ copy, and sums over space run along the channels.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -36,10 +37,11 @@ class Windows(NamedTuple):
         return height, width
 
     def columns(self, x: Tensor) -> Tensor:
-        """The pixels in each window of images `(N, C, h, w)`: `(N, height, width, kernel, kernel, C)`."""
-        (across, down), (step_down, step_across) = self.kernel[::-1], self.stride
+        """The pixels in each window of images `(N, C, h, w)`: `(N, height, width, kernel, kernel, C)`, a view."""
         padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, *self.padding[1:] * 2, *self.padding[:1] * 2))
-        return padded.unfold(1, down, step_down).unfold(2, across, step_across).permute(0, 1, 2, 4, 5, 3).contiguous()
+        for axis in (0, 1):
+            padded = padded.unfold(1 + axis, self.kernel[axis], self.stride[axis])
+        return padded.permute(0, 1, 2, 4, 5, 3)
 
     def images(self, columns: Tensor, padded: Tensor) -> Tensor:
         """The adjoint of `columns`: each window's pixels added up where they came from.
@@ -51,9 +53,16 @@ class Windows(NamedTuple):
         Returns:
             The images `(N, C, h, w)`, a view of that room.
         """
-        padded.zero_()
-        for part, at in zip(columns.flatten(3, 4).unbind(3), self._places(*columns.shape[1:3]), strict=True):
-            padded[(slice(None), *at)] += part
+        (height, width), (down, across) = columns.shape[1:3], self.stride
+        tiled = self.kernel[0] >= down and self.kernel[1] >= across
+        padded[:, down * height if tiled else 0 :].zero_()
+        padded[:, :, across * width if tiled else 0 :].zero_()
+        for row in range(self.kernel[0]):
+            for column in range(self.kernel[1]):
+                place = padded[:, row:, column:][:, : down * height : down, : across * width : across]
+                # The first of them lie side by side and so need no zeros to be added to.
+                write = place.copy_ if tiled and row < down and column < across else place.add_
+                write(columns[:, :, :, row, column])
         return self.inside(padded)
 
     def inside(self, padded: Tensor) -> Tensor:
@@ -65,16 +74,6 @@ class Windows(NamedTuple):
         """Uninitialised memory for `images`."""
         sides = (side + 2 * padding for side, padding in zip(x.shape[-2:], self.padding, strict=True))
         return x.new_empty(len(x), *sides, x.shape[1])
-
-    def _places(self, height: int, width: int) -> Iterator[tuple[slice, slice]]:
-        """Where in the padded images each of the kernel's pixels falls, for an output of this size."""
-        down, across = self.stride
-        for row in range(self.kernel[0]):
-            for column in range(self.kernel[1]):
-                yield (
-                    slice(row, row + down * (height - 1) + 1, down),
-                    slice(column, column + across * (width - 1) + 1, across),
-                )
 
 
 def task_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
@@ -125,7 +124,7 @@ class _Columns(Function):
 
     @staticmethod
     def forward(x: Tensor, windows: Windows) -> Tensor:
-        return windows.columns(x)
+        return windows.columns(x).contiguous()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Windows], output: Tensor) -> None:
@@ -202,7 +201,7 @@ def _forward(
     y = _new_images(x, weight, windows)
     rows, by_task = _by_task(y, len(weight)), x.unflatten(0, (len(weight), -1))
     for part in _parts(rows, matrix):
-        columns = windows.columns(by_task[part].flatten(0, 1)).view(*rows[part].shape[:2], -1)
+        columns = _in_scratch(0, windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
         if bias is None:
             torch.bmm(columns, matrix[part].mT, out=rows[part])
         else:
@@ -223,16 +222,34 @@ def _backward(
     each = by_task.shape[1]
     for part in _parts(rows, matrix):
         images, g = by_task[part].flatten(0, 1), rows[part]
-        columns = windows.columns(images).view(len(g), -1, numbers)
+        columns = _in_scratch(0, windows.columns(images)).view(*g.shape[:2], -1)
         if numbers < out:  # a product with the longer side last is faster
             grad_matrix[part] = torch.bmm(columns.mT, g).mT
         else:
             torch.bmm(g.mT, columns, out=grad_matrix[part])
         if wants_x:
-            columns = torch.bmm(g, matrix[part]).view(len(images), *grad.shape[2:], *kernel, -1)
-            windows.images(columns, room[part.start * each : part.stop * each])
+            grad_columns = torch.bmm(g, matrix[part], out=_scratch(1, columns))
+            grad_columns = grad_columns.view(len(images), *grad.shape[2:], *kernel, -1)
+            windows.images(grad_columns, room[part.start * each : part.stop * each])
     grad_x = windows.inside(room) if wants_x else x.new_empty(0)
     return grad_x, _as_weight(grad_matrix, weight), rows.sum(1)
+
+
+_kept = threading.local()
+
+
+def _scratch(which: int, like: Tensor) -> Tensor:
+    """Contiguous memory like this tensor, kept from call to call: fresh memory costs more than what is done in it."""
+    memory: dict[Any, Tensor] = _kept.__dict__
+    key = f"{which} {like.dtype}"
+    if key not in memory or memory[key].numel() < like.numel():
+        with torch.inference_mode(False):
+            memory[key] = torch.empty(max(CHUNK, like.numel()), dtype=like.dtype)
+    return memory[key][: like.numel()].view(like.shape)
+
+
+def _in_scratch(which: int, x: Tensor) -> Tensor:
+    return _scratch(which, x).copy_(x)
 
 
 def _by_task(images: Tensor, tasks: int) -> Tensor:
@@ -252,7 +269,8 @@ def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
 
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
     """The tasks, a few at a time: those whose columns, one row of the matrix for each row, stay in the cache."""
-    step = max(1, CHUNK // (rows.shape[1] * matrix.shape[-1]))
+    parts = -(-len(rows) * rows.shape[1] * matrix.shape[-1] // CHUNK)
+    step = -(-len(rows) // parts)
     for start in range(0, len(rows), step):
         yield slice(start, min(start + step, len(rows)))
 
