@@ -281,14 +281,16 @@ def _last_moments(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _last_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    scale, shift = (table.expand(-1, a.shape[1]).unsqueeze(-2) for table in (scale, shift - mean * scale))
+    scale, shift = (
+        torch.atleast_2d(table).expand(-1, a.shape[1]).unsqueeze(1) for table in (scale, shift - mean * scale)
+    )
     pixels = torch.addcmul(shift, _pixels_of(a), scale)
     return pixels.view(len(a), *a.shape[2:], -1).permute(0, 3, 1, 2)
 
 
 def _last_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     g, pixels = _pixels_of(g), _pixels_of(a)
-    total, mean = g.sum(1), mean.expand(len(a), -1)
+    total, mean = g.sum(1), mean.expand(len(a), a.shape[1])
     centred = torch.empty_like(total)
     for part in _chunks(pixels):
         deviation = pixels[part] - mean[part].unsqueeze(1)

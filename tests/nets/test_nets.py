@@ -98,12 +98,15 @@ def test_too_small_images() -> None:
     [
         (TaskConv2d(2, 3, 3, stride=2, padding=1), torch.randn(4, 5, 2, 8, 8)),
         (TaskConv2d(4, 6, 3, groups=2, bias=False), torch.randn(4, 5, 4, 8, 8)),
+        (TaskConv2d(16, 3, 3, padding="same"), torch.randn(4, 5, 16, 8, 8)),
+        (TaskConv2d(16, 3, 3), torch.randn(4, 5, 16, 64, 64)),
         (TaskLinear(6, 3), torch.randn(4, 5, 6)),
         (TaskLinear(6, 3, bias=False), torch.randn(4, 5, 6)),
     ],
 )
 def test_each_task_passes_through_its_own_weights(layer: nn.Module, x: torch.Tensor) -> None:
-    weights = {name: torch.randn(4, *p.shape) for name, p in layer.named_parameters()}
+    weights = {name: torch.randn(4, *p.shape, dtype=torch.float64) for name, p in layer.named_parameters()}
+    x = x.double()
     together = functional_call(layer, weights, (x.flatten(0, 1),)).unflatten(0, (4, 5))
     for task in range(4):
         alone = functional_call(layer, {name: w[task] for name, w in weights.items()}, (x[task],))

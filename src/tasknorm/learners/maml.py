@@ -175,7 +175,7 @@ class MAML(nn.Module):
         else:
             with contexts(self.net, tasks.count):  # a set by itself, whatever it is called
                 logits = self._pass(weights, running, tasks.target_x.flatten(0, 1))
-        return logits.unflatten(0, (tasks.count, -1))[:, -tasks.target_y.shape[1] :]
+        return logits.view(tasks.count, -1, logits.shape[-1])[:, -tasks.target_y.shape[1] :]
 
     def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
         """The net's logits at these weights; `running` is updated in place."""
@@ -194,7 +194,7 @@ class MAML(nn.Module):
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
         weights = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
         if tasks == 1:
-            return weights
+            return dict(weights)
         return {name: _channels_last(weight).expand(tasks, *weight.shape) for name, weight in weights.items()}
 
     def _running(self) -> State:

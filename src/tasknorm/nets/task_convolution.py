@@ -9,71 +9,16 @@ copy, and sums over space run along the channels.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import functional as F
 
-Sides = Sequence[int]
-CHUNK = 1 << 20  # numbers in the columns that are made at a time, so that they stay in the cache
+from tasknorm.nets.windows import Sides, Windows, apply, columns
 
-
-class Windows(NamedTuple):
-    """The windows of a convolution."""
-
-    kernel: Sides
-    stride: Sides
-    padding: Sides
-
-    def output_size(self, x: Tensor) -> tuple[int, int]:
-        """Height and width of the convolution of images `(N, C, height, width)`."""
-        height, width = (
-            (side + 2 * padding - kernel) // stride + 1
-            for side, kernel, stride, padding in zip(x.shape[-2:], *self, strict=True)
-        )
-        return height, width
-
-    def columns(self, x: Tensor) -> Tensor:
-        """The pixels in each window of images `(N, C, h, w)`: `(N, height, width, kernel, kernel, C)`, a view."""
-        padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, *self.padding[1:] * 2, *self.padding[:1] * 2))
-        for axis in (0, 1):
-            padded = padded.unfold(1 + axis, self.kernel[axis], self.stride[axis])
-        return padded.permute(0, 1, 2, 4, 5, 3)
-
-    def images(self, columns: Tensor, padded: Tensor) -> Tensor:
-        """The adjoint of `columns`: each window's pixels added up where they came from.
-
-        Args:
-            columns: `(N, height, width, kernel, kernel, C)`.
-            padded: room for the padded images, `(N, h + 2 padding, w + 2 padding, C)`.
-
-        Returns:
-            The images `(N, C, h, w)`, a view of that room.
-        """
-        (height, width), (down, across) = columns.shape[1:3], self.stride
-        tiled = self.kernel[0] >= down and self.kernel[1] >= across
-        padded[:, down * height if tiled else 0 :].zero_()
-        padded[:, :, across * width if tiled else 0 :].zero_()
-        for row in range(self.kernel[0]):
-            for column in range(self.kernel[1]):
-                place = padded[:, row:, column:][:, : down * height : down, : across * width : across]
-                # The first of them lie side by side and so need no zeros to be added to.
-                write = place.copy_ if tiled and row < down and column < across else place.add_
-                write(columns[:, :, :, row, column])
-        return self.inside(padded)
-
-    def inside(self, padded: Tensor) -> Tensor:
-        """Padded images `(N, height, width, C)` as images `(N, C, h, w)`: a view."""
-        (top, left), (height, width) = self.padding, padded.shape[1:3]
-        return padded[:, top : height - top, left : width - left].permute(0, 3, 1, 2)
-
-    def room(self, x: Tensor) -> Tensor:
-        """Uninitialised memory for `images`."""
-        sides = (side + 2 * padding for side, padding in zip(x.shape[-2:], self.padding, strict=True))
-        return x.new_empty(len(x), *sides, x.shape[1])
+CHUNK = 1 << 20  # numbers in the columns that are made at a time
 
 
 def task_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
@@ -90,23 +35,16 @@ def task_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Wi
     """
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return _composed(x, weight, bias, windows)
-    y: Tensor = _apply(_Convolution, x, weight, bias, windows)
+    y: Tensor = apply(_Convolution, x, weight, bias, windows)
     return y
 
 
 def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
     """The convolution out of operations that have derivatives of any order."""
     matrix = _matrix(weight)
-    columns = _apply(_Columns, x, windows).reshape(len(weight), -1, matrix.shape[-1])
-    y = torch.bmm(columns, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), columns, matrix.mT)
+    seen = columns(x, windows).reshape(len(weight), -1, matrix.shape[-1])
+    y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
     return _as_images(y, len(x), windows.output_size(x))
-
-
-def _apply(function: Any, *arguments: Any) -> Any:
-    """`function.apply(*arguments)`, in eager mode without its inspection of signatures."""
-    if torch.compiler.is_compiling():
-        return function.apply(*arguments)
-    return super(Function, function).apply(*arguments)
 
 
 def _matrix(weight: Tensor) -> Tensor:
@@ -117,39 +55,6 @@ def _matrix(weight: Tensor) -> Tensor:
 def _as_images(rows: Tensor, count: int, size: tuple[int, int]) -> Tensor:
     """`(tasks, n height width, channels)` as images `(tasks n, channels, height, width)`."""
     return rows.reshape(count, *size, -1).permute(0, 3, 1, 2)
-
-
-class _Columns(Function):
-    """`Windows.columns`, whose derivative is `Windows.images`."""
-
-    @staticmethod
-    def forward(x: Tensor, windows: Windows) -> Tensor:
-        return windows.columns(x).contiguous()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Windows], output: Tensor) -> None:
-        x, ctx.windows = inputs
-        ctx.like = torch.empty_like(x, device="meta")
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _apply(_Images, grad, ctx.like, ctx.windows), None
-
-
-class _Images(Function):
-    """`Windows.images`, whose derivative is `Windows.columns`."""
-
-    @staticmethod
-    def forward(columns: Tensor, like: Tensor, windows: Windows) -> Tensor:
-        return windows.images(columns, torch.empty_like(windows.room(like), device=columns.device))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Windows], output: Tensor) -> None:
-        ctx.windows = inputs[2]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        return _apply(_Columns, grad, ctx.windows), None, None
 
 
 class _Convolution(Function):
@@ -168,15 +73,12 @@ class _Convolution(Function):
         ctx.save_for_backward(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        x, weight, bias = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, weight, _ = ctx.saved_tensors
         wants_x, wants_weight, wants_bias, _ = ctx.needs_input_grad
-        if torch.compiler.is_compiling():
-            backward = torch.ops.tasknorm.convolution_backward
-        elif torch.is_grad_enabled():
-            return *_differentiable_backward(ctx, grad), None
-        else:
-            backward = _backward
+        backward: Any = torch.ops.tasknorm.convolution_backward if torch.compiler.is_compiling() else _backward
+        if backward is _backward and torch.is_grad_enabled():
+            return _differentiable_backward(ctx, grad)
         grad_x, grad_weight, grad_bias = backward(grad, x, weight, *ctx.windows, wants_x)
         return (
             grad_x if wants_x else None,
@@ -186,26 +88,27 @@ class _Convolution(Function):
         )
 
 
-def _differentiable_backward(ctx: Any, grad: Tensor) -> list[Tensor | None]:
-    inputs = ctx.saved_tensors
-    wanted = [tensor for tensor, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
-    found = iter(torch.autograd.grad(_composed(*inputs, ctx.windows), wanted, grad, create_graph=True))
-    return [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]
+def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
+    """The gradients with a graph, for second derivatives."""
+    x, weight, bias = ctx.saved_tensors
+    needed: list[bool] = ctx.needs_input_grad[:3]
+    wanted = [tensor for tensor, is_needed in zip((x, weight, bias), needed, strict=True) if is_needed]
+    y = _composed(x, weight, bias, ctx.windows)
+    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
+    return *(next(found) if is_needed else None for is_needed in needed), None
 
 
-def _forward(
-    x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides
-) -> Tensor:
+def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
     windows = Windows(kernel, stride, padding)
     matrix = _matrix(weight)
     y = _new_images(x, weight, windows)
     rows, by_task = _by_task(y, len(weight)), x.unflatten(0, (len(weight), -1))
     for part in _parts(rows, matrix):
-        columns = _in_scratch(0, windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
+        seen = _in_scratch(0, windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
         if bias is None:
-            torch.bmm(columns, matrix[part].mT, out=rows[part])
+            torch.bmm(seen, matrix[part].mT, out=rows[part])
         else:
-            torch.baddbmm(bias[part].unsqueeze(1), columns, matrix[part].mT, out=rows[part])
+            torch.baddbmm(bias[part].unsqueeze(1), seen, matrix[part].mT, out=rows[part])
     return y
 
 
@@ -222,13 +125,13 @@ def _backward(
     each = by_task.shape[1]
     for part in _parts(rows, matrix):
         images, g = by_task[part].flatten(0, 1), rows[part]
-        columns = _in_scratch(0, windows.columns(images)).view(*g.shape[:2], -1)
+        seen = _in_scratch(0, windows.columns(images)).view(*g.shape[:2], -1)
         if numbers < out:  # a product with the longer side last is faster
-            grad_matrix[part] = torch.bmm(columns.mT, g).mT
+            grad_matrix[part] = torch.bmm(seen.mT, g).mT
         else:
-            torch.bmm(g.mT, columns, out=grad_matrix[part])
+            torch.bmm(g.mT, seen, out=grad_matrix[part])
         if wants_x:
-            grad_columns = torch.bmm(g, matrix[part], out=_scratch(1, columns))
+            grad_columns = torch.bmm(g, matrix[part], out=_scratch(1, seen))
             grad_columns = grad_columns.view(len(images), *grad.shape[2:], *kernel, -1)
             windows.images(grad_columns, room[part.start * each : part.stop * each])
     grad_x = windows.inside(room) if wants_x else x.new_empty(0)
@@ -268,8 +171,8 @@ def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
 
 
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
-    """The tasks, a few at a time: those whose columns, one row of the matrix for each row, stay in the cache."""
-    parts = -(-len(rows) * rows.shape[1] * matrix.shape[-1] // CHUNK)
+    """The tasks, a few at a time: those whose columns, and what they are multiplied to, stay in the cache."""
+    parts = -(-len(rows) * rows.shape[1] * max(matrix.shape[1:]) // CHUNK)
     step = -(-len(rows) // parts)
     for start in range(0, len(rows), step):
         yield slice(start, min(start + step, len(rows)))
@@ -286,13 +189,13 @@ _LIBRARY.impl("convolution", _forward, "CPU")
 _LIBRARY.impl("convolution_backward", _backward, "CPU")
 
 
-@torch.library.register_fake("tasknorm::convolution", lib=_LIBRARY)
-def _(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
+def _fake_forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides
+) -> Tensor:
     return _new_images(x, weight, Windows(kernel, stride, padding))
 
 
-@torch.library.register_fake("tasknorm::convolution_backward", lib=_LIBRARY)
-def _(
+def _fake_backward(
     grad: Tensor, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides, wants_x: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     windows = Windows(kernel, stride, padding)
@@ -302,3 +205,7 @@ def _(
         _as_weight(matrix.new_empty(matrix.shape), weight),
         grad.new_empty(matrix.shape[:2]),
     )
+
+
+torch.library.register_fake("tasknorm::convolution", _fake_forward, lib=_LIBRARY)
+torch.library.register_fake("tasknorm::convolution_backward", _fake_backward, lib=_LIBRARY)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tasknorm.nets.task_convolution import Windows, task_convolution
+from tasknorm.nets.task_convolution import task_convolution
+from tasknorm.nets.windows import Windows
 
 LARGE = 1 << 21  # numbers in the windows of one task, above which making them costs more than it gains
 
@@ -33,7 +34,7 @@ class TaskConv2d(nn.Conv2d):
         y = nn.functional.conv2d(
             grouped, self.weight.flatten(0, 1), bias, self.stride, self.padding, self.dilation, tasks * self.groups
         )
-        return y.unflatten(1, (tasks, out)).transpose(0, 1).flatten(0, 1)
+        return y.view(len(y), tasks, out, *y.shape[2:]).transpose(0, 1).flatten(0, 1)
 
     def _windows(self, x: Tensor) -> Windows | None:
         """What the kernel sees of the images, if matrix products are the faster way."""
