@@ -17,7 +17,7 @@ from tasknorm.pretrain import CHECKPOINTS, Pretraining
 
 TIMING, SPEEDS = ".timing", ".speeds.json"
 TIMED = 4  # iterations of a run that is only timed
-WORTH_TIMING = 20  # iterations
+WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "epochs", "pretrained", "learning_rate", "checkpoint_every"}
 ALIKE |= {"validate_every", "validation_tasks", "test_tasks", "halve_every", "regulariser", *MACHINE}
@@ -96,18 +96,15 @@ def seconds_of(run: GridRun, speed: Speed) -> float:
 
 
 def seconds_left(runs: Iterable[GridRun], grid: Path, processes: int) -> float | None:
-    """Estimated seconds until all runs are finished; None while a kind of run is unknown."""
+    """Estimated seconds until all runs of known kinds are finished; None if no kind is known."""
     runs = list(runs)
     known = speeds(runs, grid)
-    left = [0.0]
-    for run in runs:
-        if run.finished(grid):
-            continue
-        if kind(run) not in known:
-            return None
-        speed = known[kind(run)]
-        left.append(max(0.0, seconds_of(run, speed) - run.done(grid) * speed.iteration))
-    return max(sum(left) / processes, max(left))
+    left = [
+        max(0.0, seconds_of(run, speed) - run.done(grid) * speed.iteration)
+        for run in runs
+        if not run.finished(grid) and (speed := known.get(kind(run)))
+    ]
+    return max(sum(left) / processes, *left) if left else None
 
 
 def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
@@ -116,14 +113,12 @@ def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
     found = {}
     for run in runs:
         name = kind(run)
-        if name in known or name in found or run.iterations < WORTH_TIMING:
+        pretraining = isinstance(run.settings, Pretraining)
+        if name in known or name in found or run.iterations < (3 if pretraining else WORTH_TIMING):
             continue
-        if isinstance(run.settings, Pretraining):
-            short = run.settings.model_copy(update={"epochs": 2})
-            found[name] = GridRun(f"{TIMING}/{name}", short)
-        else:
-            changes = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
-            found[name] = GridRun(f"{TIMING}/{name}", run.settings.model_copy(update=changes))
+        changes = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        short = run.settings.model_copy(update={"epochs": 2} if pretraining else changes)
+        found[name] = GridRun(f"{TIMING}/{name}", short)
     return list(found.values())
 
 

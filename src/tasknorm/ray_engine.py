@@ -39,7 +39,7 @@ class RayEngine:
         self._ray = ray
         here = {"address": "local", "num_cpus": (processes or max(1, cores() // threads)) * threads}
         options: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else here
-        ray.init(log_to_driver=False, include_dashboard=None if not options else False, **options)
+        ray.init(log_to_driver=False, logging_level="error", include_dashboard=False if options else None, **options)
         resources = ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
         self.processes = max(1, self._gpus or int(resources.get("CPU", 1)) // threads)
