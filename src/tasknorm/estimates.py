@@ -1,0 +1,147 @@
+"""How long the runs of a grid will take: from runs of the same kind in its folder, timed for the purpose if need be."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import NamedTuple
+
+from tasknorm.data.atomic import write_atomically
+from tasknorm.experiment import FINAL, MACHINE, RESULT
+from tasknorm.grid_run import GridRun, last_metrics
+from tasknorm.pretrain import CHECKPOINTS, Pretraining
+
+TIMING, SPEEDS = ".timing", ".speeds.json"
+TIMED = 4  # iterations of a run that is only timed
+WORTH_TIMING = 20  # iterations, at least
+# Runs of a kind differ in these alone, which hardly matter for their speed.
+ALIKE = {"norm", "alpha", "seed", "iterations", "epochs", "pretrained", "learning_rate", "checkpoint_every"}
+ALIKE |= {"validate_every", "validation_tasks", "test_tasks", "halve_every", "regulariser", *MACHINE}
+
+
+class Speed(NamedTuple):
+    """Seconds of a kind of run.
+
+    Args:
+        iteration: of training.
+        task: one validation task, under one norm.
+        test: one test task of every test source and way, under one norm.
+    """
+
+    iteration: float
+    task: float = 0.0
+    test: float = 0.0
+
+
+def kind(run: GridRun) -> str:
+    """What the speed of a run depends on, as a short name."""
+    values = run.settings.model_dump_json(exclude=ALIKE)
+    name = run.settings.learner if not isinstance(run.settings, Pretraining) else "pretrain"
+    return f"{name}-{hashlib.sha256(values.encode()).hexdigest()[:8]}"
+
+
+def speeds(runs: Iterable[GridRun], grid: Path) -> dict[str, Speed]:
+    """The speed of each kind of run that has been seen in a grid's folder."""
+    found: dict[str, list[Speed]] = {}
+    for run in runs:
+        if (speed := speed_in(grid / run.name, run)) is not None:
+            found.setdefault(kind(run), []).append(speed)
+    for name, timed in _timed(grid).items():
+        found.setdefault(name, [timed])
+    # Runs of a kind differ in how far they are: the tests' speed is known of finished ones alone.
+    return {
+        name: Speed(*(median([part for part in parts if part] or [0.0]) for parts in zip(*of_kind, strict=True)))
+        for name, of_kind in found.items()
+    }
+
+
+def speed_in(folder: Path, run: GridRun) -> Speed | None:
+    """The speed of the run in a folder; None if it has not come far enough."""
+    if isinstance(run.settings, Pretraining):
+        times = [path.stat().st_mtime for path in sorted((folder / CHECKPOINTS).glob("[0-9]*"))]
+        return Speed(times[-1] - times[-2]) if len(times) > 1 else None
+    steps = [line["seconds"] for line in last_metrics(folder) if "seconds" in line]
+    result = json.loads((folder / RESULT).read_bytes()) if (folder / RESULT).exists() else {}
+    iteration = result.get("seconds_per_iteration") or (median(steps) if len(steps) >= TIMED else None)
+    if iteration is None:
+        return None
+    task = mean(result.get("seconds_per_test_task", {}).values() or [0.0])
+    if not result or not (folder / FINAL).exists():
+        return Speed(iteration, task, task)
+    recorded = json.loads((folder / "config.json").read_bytes())
+    tests = recorded["test_tasks"] * tests_of(run, bool(recorded["validate_every"]))
+    seconds = (folder / RESULT).stat().st_mtime - (folder / FINAL).stat().st_mtime
+    return Speed(iteration, task, seconds / tests if tests else task)
+
+
+def tests_of(run: GridRun, validated: bool) -> int:
+    """How often a test task is done: for each norm, with the final weights and the best."""
+    return 0 if isinstance(run.settings, Pretraining) else len(run.settings.tested_norms) * (2 if validated else 1)
+
+
+def seconds_of(run: GridRun, speed: Speed) -> float:
+    """Estimated seconds of a whole run."""
+    seconds = run.iterations * speed.iteration
+    settings = run.settings
+    if isinstance(settings, Pretraining):
+        return seconds
+    if settings.validate_every:
+        tasks = settings.iterations // settings.validate_every * settings.validation_tasks
+        seconds += tasks * len(settings.tested_norms) * speed.task
+    return seconds + settings.test_tasks * tests_of(run, bool(settings.validate_every)) * speed.test
+
+
+def seconds_left(runs: Iterable[GridRun], grid: Path, processes: int) -> float | None:
+    """Estimated seconds until all runs of known kinds are finished; None if no kind is known."""
+    runs = list(runs)
+    known = speeds(runs, grid)
+    left = [
+        max(0.0, seconds_of(run, speed) - run.done(grid) * speed.iteration)
+        for run in runs
+        if not run.finished(grid) and (speed := known.get(kind(run)))
+    ]
+    return max(sum(left) / processes, *left) if left else None
+
+
+def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
+    """Short runs, to be done first, of each kind whose speed is not known."""
+    known = speeds(runs, grid)
+    found = {}
+    for run in runs:
+        name = kind(run)
+        pretraining = isinstance(run.settings, Pretraining)
+        if name in known or name in found or run.iterations < (3 if pretraining else WORTH_TIMING):
+            continue
+        changes = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        short = run.settings.model_copy(update={"epochs": 2} if pretraining else changes)
+        found[name] = GridRun(f"{TIMING}/{name}", short)
+    return list(found.values())
+
+
+def keep_timings(short: Iterable[GridRun], grid: Path) -> None:
+    """Note the speeds of runs that were only timed, and remove them."""
+    found = {run.name.split("/")[1]: speed for run in short if (speed := speed_in(grid / run.name, run)) is not None}
+    write_atomically(grid / SPEEDS, (json.dumps(_timed(grid) | found, indent=2) + "\n").encode())
+    shutil.rmtree(grid / TIMING, ignore_errors=True)
+
+
+def _timed(grid: Path) -> dict[str, Speed]:
+    if not (grid / SPEEDS).exists():
+        return {}
+    return {name: Speed(*speed) for name, speed in json.loads((grid / SPEEDS).read_bytes()).items()}
+
+
+def in_hours(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> in_hours(7500), in_hours(61), in_hours(5)
+    ('2 h 5 min', '1 min', '5 s')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min"
