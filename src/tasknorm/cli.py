@@ -236,6 +236,49 @@ def evaluate(
         print(json.dumps([each.row() for each in found], indent=2) if as_json else "\n".join(map(str, found)))
 
 
+@app.command(epilog="Example: tasknorm compare --source folder:my_photos --way 5 --shot 5 --budget 30")
+def compare(
+    learner: Annotated[str, typer.Option(help="maml, protonets or cnaps.")] = "protonets",
+    source: Annotated[str, typer.Option(help="A data set, or folder:PATH with a subfolder for each class.")] = "glyphs",
+    norms: Annotated[str | None, typer.Option(help="The paper's labels, by commas; eight of them if left out.")] = None,
+    way: Annotated[int, typer.Option(help="Classes of a task.")] = 5,
+    shot: Annotated[int, typer.Option(help="Context images of each class.")] = 1,
+    budget: Annotated[float, typer.Option(min=0.1, help="Minutes that it may take in all.")] = 4.0,
+    iterations: Annotated[int | None, typer.Option(min=1, help="Of each training, in place of a budget.")] = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Test tasks.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    processes: Annotated[int | None, typer.Option(min=1, help="Trainings at a time; the cores if left out.")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for trainings and report.html.")] = Path("comparison"),
+) -> None:
+    """Which norm should I use here, and is the result transductive? Trains one learner with several norms."""
+    from rich.console import Console
+
+    from tasknorm.compare import COMPARED
+    from tasknorm.compare import compare as compared
+    from tasknorm.train import StoppedError
+
+    question = {"learner": learner, "source": source, "way": way, "shot": shot, "test_tasks": tasks, "seed": seed}
+    try:
+        with _errors():
+            found = compared(
+                question,
+                norms.split(",") if norms else COMPARED,
+                out,
+                minutes=budget,
+                iterations=iterations,
+                processes=processes,
+            )
+            found.write(out / "report.html")
+    except (RuntimeError, StoppedError) as error:
+        print(f"tasknorm: {error}", file=sys.stderr)
+        raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
+    console = Console()
+    console.print(found.text())
+    for sentence in found.verdict():
+        console.print(sentence, highlight=False)
+    print(f"The whole report, with curves: {out / 'report.html'}")
+
+
 @app.command(epilog="Example: tasknorm pretrain --net resnet-small --image-size 28 --epochs 20 --out runs/extractor")
 @_with_settings(Pretraining)
 def pretrain(
