@@ -253,7 +253,7 @@ def compare(
     """Which norm should I use here, and is the result transductive? Trains one learner with several norms."""
     from rich.console import Console
 
-    from tasknorm.compare import COMPARED
+    from tasknorm.compare import COMPARED, FailedRunsError
     from tasknorm.compare import compare as compared
     from tasknorm.train import StoppedError
 
@@ -269,7 +269,7 @@ def compare(
                 processes=processes,
             )
             found.write(out / "report.html")
-    except (RuntimeError, StoppedError) as error:
+    except (FailedRunsError, StoppedError) as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
     console = Console()

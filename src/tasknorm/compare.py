@@ -31,6 +31,10 @@ START = 6.0  # seconds until a process is at work
 RESERVE = 0.85  # of the budget may be planned: processes share the machine's memory
 
 
+class FailedRunsError(RuntimeError):
+    """Some trainings failed."""
+
+
 def compare(
     question: Mapping[str, Any],
     norms: Sequence[str],
@@ -56,7 +60,7 @@ def compare(
 
     Raises:
         SettingsError: if a setting or norm is unknown, or the time too short.
-        RuntimeError: if a training failed; the others are kept.
+        FailedRunsError: if a training failed; the others are kept.
     """
     began = time.monotonic()
     processes = processes or os.cpu_count() or 1
@@ -72,7 +76,7 @@ def compare(
         runs = planned(question, trained, iterations, folder)
     failed = run_grid(runs, folder, processes=processes, say=say, timed=False)
     if failed:
-        raise RuntimeError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
+        raise FailedRunsError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
     trainings = [run for run in runs if run.name != PRETRAINING]
     return Comparison([read_record(folder / run.name) for run in trainings], list(norms))
 
