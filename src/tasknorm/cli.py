@@ -269,3 +269,25 @@ def _print_accuracies(result: dict[str, Any]) -> None:
                 step = f" after step {found['step']}" if "step" in found else ""
                 words = f"{found['accuracy']:.1%} ± {found['interval']:.1%}{step}, {found['tasks']} tasks"
                 print(f"{which:6}{norm:11} targets: {way:8} {words}, {found['label']}")
+
+
+@app.command(epilog="Example: tasknorm report results --out results/report")
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs in or below them.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+) -> None:
+    """Tables and figures of finished runs beside the paper's numbers, and its claims checked on them."""
+    from tasknorm.report.write import write_report
+    from tasknorm.results import records
+
+    with _errors():
+        found = records(*folders)
+        if not found:
+            names = ", ".join(map(str, folders))
+            raise FileNotFoundError(
+                f"{names}: no finished run there (config.json and result.json); give another folder"
+            )
+        written = write_report(found, out)
+    print(f"{len(found)} runs")
+    for path in written:
+        print(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -59,10 +59,11 @@ def accuracy_against_shot(scores: Mapping[str, Mapping[int, Score]]) -> Figure:
         scores: by norm, then by shot.
     """
     figure, (axis,) = panels(1, 1, 7, 4.2)
-    for norm in sorted(scores, key=SERIES.index):
+    for place, norm in enumerate(sorted(scores, key=SERIES.index)):
         shots = sorted(scores[norm])
+        aside = 0.06 * (place - (len(scores) - 1) / 2)  # so that intervals do not hide each other
         means, intervals = zip(*(scores[norm][shot] for shot in shots), strict=True)
-        axis.errorbar(shots, means, yerr=intervals, capsize=2.5, elinewidth=1, **look(norm))
+        axis.errorbar([shot + aside for shot in shots], means, yerr=intervals, capsize=2.5, elinewidth=1, **look(norm))
     axis.set_xlabel("shot (context images per class)")
     axis.set_ylabel("accuracy (%), with 95 % interval")
     axis.set_xticks(sorted({shot for by_shot in scores.values() for shot in by_shot}))
@@ -79,6 +80,9 @@ def alpha_curves(record: Record, largest: int = 500) -> Figure:
     sizes = np.geomspace(1, largest, 200)
     _layer_lines(figure, axis, record, sizes, lambda scale, offset: 1 / (1 + np.exp(-(scale * sizes + offset))))
     axis.set_xscale("log")
+    ticks = [size for size in (1, 2, 5, 10, 25, 50, 100, 250, 500) if size <= largest]
+    axis.set_xticks(ticks, list(map(str, ticks)))
+    axis.set_xticks([], minor=True)
     axis.set_ylim(-0.03, 1.03)
     axis.set_ylabel("alpha (0: the example alone, 1: the context alone)")
     return figure
@@ -130,10 +134,9 @@ def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values:
         )
     if mean := record.result.get("contexts"):
         axis.axvline(mean, color="#8a8f98", linestyle=":", linewidth=1.2)
-        axis.annotate(
-            f"mean at meta-train: {mean:.0f}", (mean, 0.02), xycoords=("data", "axes fraction"), rotation=90,
-            xytext=(-4, 0), textcoords="offset points", ha="right", va="bottom", fontsize=8, color="#7a7f88",
-        )  # fmt: skip
+        words = f"mean at meta-train: {mean:.0f}"
+        above: Any = ("data", "axes fraction")
+        axis.annotate(words, (mean, 1.01), xycoords=above, ha="center", fontsize=8, color="#7a7f88")
     axis.set_xlabel("context size |D| (images)")
     if len(layers) <= MANY:
         legend(figure, [axis], "layer")
@@ -160,9 +163,3 @@ def _unit(longest: float) -> tuple[str, float]:
 def _every(values: Sequence[float]) -> int:
     """So many points lie between two markers that a curve has about ten."""
     return max(1, len(values) // 10)
-
-
-def best_last(curves: Iterable[tuple[str, Sequence[float]]]) -> str:
-    """The last values of curves in words, highest first."""
-    last = sorted(((100 * values[-1], name) for name, values in curves if values), reverse=True)
-    return ", ".join(f"{name} {value:.1f} %" for value, name in last)

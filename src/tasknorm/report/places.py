@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from tasknorm.norms import NORMS
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.report.scores import Entry, entry, row_query
+from tasknorm.report.scores import Entry, entry, index, row_query
 from tasknorm.results import Record
 
 Entries = dict[str, dict[str, Entry]]  # by row, then by column
+LEARNERS = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Column:
 def entries(records: Sequence[Record], name: str) -> Entries:
     """Our accuracies in the places of one of the paper's tables; places without a run are left out."""
     table, kind, found = published()[name], KINDS[name], Entries()
+    accuracies = index(records)
     for row in table.rows:
         found[row] = {}
         for column in table.columns:
@@ -91,7 +93,7 @@ def entries(records: Sequence[Record], name: str) -> Entries:
                 alpha=c.alpha or kind.alpha,
                 weights=kind.weights,
             )
-            if e := entry(records, query):
+            if e := entry(accuracies, query):
                 found[row][column] = e
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tasknorm.report.score import Score
@@ -77,20 +78,32 @@ def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
     return Query(learner, DATA_SETS[name], int(way), int(shot), norm)
 
 
-def entry(records: Iterable[Record], query: Query) -> Entry | None:
+Index = dict[Query, list[Entry]]
+
+
+def index(records: Iterable[Record]) -> Index:
+    """All accuracies by the query, of one source and without alpha, that each answers."""
+    found: Index = defaultdict(list)
+    for record in records:
+        for row in record.accuracies():
+            key = Query(
+                record.settings.learner, (row.source,), row.way, row.shot, row.norm, row.targets, None, row.weights
+            )
+            found[key].append(Entry(record, row))
+    return found
+
+
+def entry(accuracies: Index, query: Query) -> Entry | None:
     """The accuracy asked for; of several runs, that of the longest training, then of the first folder."""
-    found = [Entry(record, row) for record in records for row in record.accuracies() if _fits(record, row, query)]
+    keys = [replace(query, sources=(source,), alpha=None) for source in query.sources]
+    found = [e for key in keys for e in accuracies.get(key, []) if _same_alpha(e.record, query)]
     if not found and query.weights == "best":
-        return entry(records, replace(query, weights="final"))
+        return entry(accuracies, replace(query, weights="final"))
     return max(found, key=lambda e: trained_tasks(e.record), default=None)
 
 
-def _fits(record: Record, row: Accuracy, query: Query) -> bool:
-    settings = record.settings
-    asked = (query.learner, query.norm, query.way, query.shot, query.targets, query.weights)
-    given = (settings.learner, row.norm, row.way, row.shot, row.targets, row.weights)
-    alpha = query.alpha is None or settings.alpha is None or settings.alpha == query.alpha
-    return asked == given and row.source in query.sources and alpha
+def _same_alpha(record: Record, query: Query) -> bool:
+    return query.alpha is None or record.settings.alpha in (None, query.alpha)
 
 
 def trained_tasks(record: Record) -> int:
@@ -98,20 +111,23 @@ def trained_tasks(record: Record) -> int:
     return record.settings.iterations * record.settings.meta_batch
 
 
-def trainings(
-    records: Sequence[Record], learner: str, sources: Sequence[str], way: int | None, shot: int | None
-) -> list[Record]:
-    """The runs of one learner on one kind of task; of several with the same norm and alpha, the longest.
+def trainings(records: Iterable[Record], learner: str, row: str, variable: bool) -> list[Record]:
+    """The runs that serve a row of the paper's tables; of several with the same norm and alpha, the longest.
 
-    Tasks of variable size (way and shot None) may come from any sources; those of fixed size come from one of these.
+    For tasks of variable size all rows come from one training, whatever the row.
     """
     longest: dict[tuple[str, str | None], Record] = {}
     for record in records:
         s = record.settings
-        variable = s.sampling == "variable"
-        shape = way is None if variable else (s.way, s.shot) == (way, shot) and s.source in sources
-        if s.learner == learner and shape:
-            key = (s.trained_norm, s.alpha)
-            if key not in longest or trained_tasks(record) > trained_tasks(longest[key]):
-                longest[key] = record
+        if s.learner != learner or (s.sampling == "variable") != variable or not (variable or _serves(record, row)):
+            continue
+        key = (s.trained_norm, s.alpha)
+        if key not in longest or trained_tasks(record) > trained_tasks(longest[key]):
+            longest[key] = record
     return list(longest.values())
+
+
+def _serves(record: Record, row: str) -> bool:
+    query = row_query(record.settings.learner, row, record.settings.norm, variable=False)
+    shapes = {(a.source, a.way, a.shot) for a in record.accuracies()}
+    return any((source, query.way, query.shot) in shapes for source in query.sources)
