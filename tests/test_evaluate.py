@@ -9,8 +9,9 @@ import torch
 from runs import tiny
 from tasknorm import convert
 from tasknorm.evaluate import Mean, accuracies, evaluate, mean_interval
-from tasknorm.experiment import loaded, run
+from tasknorm.experiment import run
 from tasknorm.from_settings import as_norm, learner_of, task_of
+from tasknorm.meta_test import loaded
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 LEARNERS = ["protonets", "maml", "cnaps"]

@@ -36,7 +36,7 @@ def test_a_run_leaves_its_records(tmp_path, learner):
         "result.json",
     }
     assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert result["final"]["TaskNorm-I"]["all"]["label"] == "non-transductive"
+    assert {row["label"] for row in result["accuracies"]} == {"non-transductive"}
     assert [line["iteration"] for line in lines(tmp_path) if "loss" in line] == list(range(1, 13))
     assert [line["iteration"] for line in lines(tmp_path) if "validation/TaskNorm-I" in line] == [5, 10, 12]
 
@@ -48,7 +48,7 @@ def test_tbn_trains_as_cbn_and_keeps_a_best_model_for_each(tmp_path):
         "best-CBN.safetensors",
         "best-RN.safetensors",
     }
-    labels = {norm: found["all"]["label"] for norm, found in result["final"].items()}
+    labels = {row["norm"]: row["label"] for row in result["accuracies"] if row["weights"] == "final"}
     assert labels == {"TBN": "transductive", "CBN": "non-transductive", "RN": "non-transductive"}
     run(tiny(norm="CBN"), tmp_path / "as_cbn")
     own, as_cbn = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "as_cbn"))
@@ -151,5 +151,5 @@ def test_bf16(tmp_path):
 @pytest.mark.parametrize(("learner", "chance"), [("protonets", 0.2), ("maml", 0.2)])
 def test_training_beats_chance(tmp_path, learner, chance):
     settings = tiny(learner=learner, iterations=60, meta_batch=8, filters=16, test_tasks=50, validate_every=0)
-    result = run(settings, tmp_path)["final"]["TaskNorm-I"]["all"]
+    (result,) = run(settings, tmp_path)["accuracies"]
     assert result["accuracy"] - result["interval"] > chance + 0.2

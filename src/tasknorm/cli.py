@@ -35,8 +35,8 @@ def tasknorm() -> None:
 @contextmanager
 def _errors() -> Iterator[None]:
     """One clear message on standard error and exit code 2, instead of a traceback."""
+    from tasknorm.config import SettingsError
     from tasknorm.data import DataError
-    from tasknorm.settings import SettingsError
     from tasknorm.weights import WeightsError
 
     try:
@@ -201,6 +201,7 @@ def train(
     from tasknorm.experiment import run, settled
     from tasknorm.meta_step import DivergedError
     from tasknorm.ranks import LostRankError
+    from tasknorm.results import Accuracy
     from tasknorm.train import StoppedError
 
     given = {name: value for name, value in settings.items() if value is not None}
@@ -211,7 +212,8 @@ def train(
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(128 + error.received if isinstance(error, StoppedError) else 1) from None
     if _speaks():
-        _print_accuracies(result)
+        for row in result["accuracies"]:
+            print(Accuracy.of_row(row))
 
 
 @app.command(epilog="Example: tasknorm evaluate runs/first --targets all,example,class")
@@ -226,12 +228,12 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a run's final and best weights; says whether the result is transductive."""
-    from tasknorm.experiment import evaluated
+    from tasknorm.meta_test import evaluated
 
     with _errors():
-        result = evaluated(run, targets.split(","), norm, tasks, seed)
+        found = evaluated(run, targets.split(","), norm, tasks, seed)
     if _speaks():
-        print(json.dumps(result, indent=2)) if as_json else _print_accuracies(result)
+        print(json.dumps([each.row() for each in found], indent=2) if as_json else "\n".join(map(str, found)))
 
 
 @app.command(epilog="Example: tasknorm pretrain --net resnet-small --image-size 28 --epochs 20 --out runs/extractor")
@@ -242,9 +244,9 @@ def pretrain(
     **settings: Any,
 ) -> None:
     """Train a feature extractor on the classes of the train split; its weights serve every norm."""
+    from tasknorm.config import SettingsError
     from tasknorm.meta_step import DivergedError
     from tasknorm.pretrain import pretrain as pretrained
-    from tasknorm.settings import SettingsError
 
     given = {name: value for name, value in settings.items() if value is not None}
     try:
@@ -260,15 +262,6 @@ def pretrain(
 def _speaks() -> bool:
     """Whether this is the first of the processes that `torchrun` started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def _print_accuracies(result: dict[str, Any]) -> None:
-    for which in ("final", "best"):
-        for norm, by_targets in result.get(which, {}).items():
-            for way, found in by_targets.items():
-                step = f" after step {found['step']}" if "step" in found else ""
-                words = f"{found['accuracy']:.1%} ± {found['interval']:.1%}{step}, {found['tasks']} tasks"
-                print(f"{which:6}{norm:11} targets: {way:8} {words}, {found['label']}")
 
 
 @app.command(epilog="Example: tasknorm report results --out results/report")

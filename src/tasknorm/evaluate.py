@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tasknorm.audit import audit
-from tasknorm.episode import Episode
+from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.norms import Norm
 from tasknorm.ranks import Ranks
 
-Targets = Literal["all", "example", "class"]
-TARGETS: tuple[Targets, ...] = ("all", "example", "class")
 AT_ONCE = 32  # tasks that pass together
 STEPS = 10  # of MAML at meta-test
 
@@ -41,6 +40,7 @@ class Evaluation:
         tasks: how many.
         targets: how they came.
         label: "transductive" or "non-transductive".
+        seconds: for each task, its images included.
         step: MAML's inner step of `mean`; None for learners without steps.
         steps: MAML's accuracy after each step; their largest is what the TaskNorm paper reports.
     """
@@ -49,6 +49,7 @@ class Evaluation:
     tasks: int
     targets: Targets
     label: str
+    seconds: float
     step: int | None = None
     steps: tuple[Mean, ...] = ()
 
@@ -69,6 +70,7 @@ def evaluate(
     targets: Targets = "all",
     *,
     step: int | None = None,
+    label: str | None = None,
     ranks: Ranks | None = None,
 ) -> Evaluation:
     """Test a learner on tasks 0, 1, 2, ... of `episode`.
@@ -79,14 +81,22 @@ def evaluate(
         tasks: how many.
         targets: predict a task's targets all at once, one example, or one class at a time.
         step: MAML's inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
+        label: what `transduction_label` said of this learner, if it has been asked before.
         ranks: the processes that share the tasks; this one alone if left out.
 
     Raises:
         ValueError: if there is no task, or `targets` is unknown.
     """
+    began = time.monotonic()
     table = accuracies(learner, episode, tasks, targets, ranks)
-    first = episode(0).to(next(learner.parameters()).device)
-    return _evaluation(table, targets, transduction_label(learner, first), step, hasattr(learner, "steps"))
+    seconds = (time.monotonic() - began) / tasks
+    label = label or transduction_label(learner, episode(0))
+    steps = tuple(mean_interval(column) for column in table.T)
+    if not hasattr(learner, "steps"):
+        return Evaluation(steps[0], tasks, targets, label, seconds)
+    if step is None:
+        step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
+    return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps)
 
 
 @torch.no_grad()
@@ -143,6 +153,7 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     Raises:
         RuntimeError: if a norm promises not to be transductive and the audit finds that it is.
     """
+    episode = episode.to(next(learner.parameters()).device)
     sees_targets = getattr(learner, "extractor", learner)  # CNAPs' set encoder sees contexts only
     promised = any(norm.transductive for norm in sees_targets.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
@@ -154,16 +165,6 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     if found.transductive and not promised:
         raise RuntimeError(f"the learner's norms promise not to be transductive, and an audit finds:\n{found}")
     return label
-
-
-def _evaluation(table: Tensor, targets: Targets, label: str, step: int | None, has_steps: bool) -> Evaluation:
-    """From accuracies `(tasks, steps)`."""
-    steps = tuple(mean_interval(column) for column in table.T)
-    if not has_steps:
-        return Evaluation(steps[0], len(table), targets, label)
-    if step is None:
-        step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
-    return Evaluation(steps[step - 1], len(table), targets, label, step, steps)
 
 
 def _logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:

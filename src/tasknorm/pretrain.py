@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tasknorm.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.config import SettingsError, in_words
 from tasknorm.data import Cached, opened, signed, standard, unit
 from tasknorm.data.atomic import write_atomically
 from tasknorm.data.source import chosen_split
@@ -27,7 +28,6 @@ from tasknorm.devices import chosen_device
 from tasknorm.meta_step import DivergedError
 from tasknorm.nets import NETS
 from tasknorm.norms import CBN
-from tasknorm.settings import SettingsError, in_words
 from tasknorm.weights import WeightsError, label, read_weights, weights_of, write_weights
 
 SCALES = {"unit": unit, "signed": signed, "standard": standard}

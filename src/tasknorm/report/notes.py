@@ -48,7 +48,7 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
         for row, line in lines.items()
         if KINDS[name].variable
         and row not in paper.held_out
-        and not any(source in e.record.settings.source.split(",") for source in DATA_SETS[row] for e in line)
+        and not any(source in e.record.settings.sources for source in DATA_SETS[row] for e in line)
     ]
     ranked = ranked_rows(
         {row: {c: e.score for c, e in line.items()} for row, line in found.items()}, paper.average_rank
@@ -98,7 +98,7 @@ def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
     different: dict[str, set[tuple[str, str]]] = {}
     for e in found:
         s = e.record.settings
-        paper = protocol(s.learner, e.accuracy.source, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1)
+        paper = protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
         paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
         for key in words:
             ours, theirs = str(getattr(s, key)), str(paper[key])

@@ -63,7 +63,7 @@ class Entry:
     def maximum(self) -> Score:
         """With MAML, after the step that does best on the test tasks, as the paper has it; else the score."""
         best = self.accuracy.maximum
-        return Score(100 * best["accuracy"], 100 * best["interval"]) if best else self.score
+        return Score(100 * best.accuracy, 100 * best.interval) if best else self.score
 
 
 def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
