@@ -29,27 +29,30 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
         records: runs of one learner on one kind of task.
         by_alpha: tell runs apart by the form of their alpha, not by their norm.
     """
-    figure, axes = panels(2, 2, 10, 6.4)
+    validated = any(r.result["validation"]["iteration"] for r in records)
+    figure, axes = panels(2, 2, 10, 6.4) if validated else panels(1, 2, 10, 3.6)
+    losses, accuracies = ((axes[0], axes[2]), (axes[1], axes[3])) if validated else ((axes[0], axes[1]), ())
     unit, seconds = _unit(max(s for r in records for s in r.result["curve"]["seconds"]))
     for record in sorted(records, key=lambda r: SERIES.index(_series(r, r.settings.trained_norm, by_alpha))):
         curve, validation = record.result["curve"], record.result["validation"]
-        drawn = look(_series(record, record.settings.trained_norm, by_alpha))
-        for axis, key, per in ((axes[0], "iteration", 1.0), (axes[2], "seconds", seconds)):
-            axis.plot(np.array(curve[key]) / per, curve["loss"], **drawn, markevery=_every(curve["loss"]))
+        _draw(losses, curve, np.array(curve["loss"]), seconds, _series(record, record.settings.trained_norm, by_alpha))
         for norm, accuracy in validation["accuracy"].items():
-            drawn = look(_series(record, norm, by_alpha))
-            for axis, key, per in ((axes[1], "iteration", 1.0), (axes[3], "seconds", seconds)):
-                axis.plot(
-                    np.array(validation[key]) / per, 100 * np.array(accuracy), **drawn, markevery=_every(accuracy)
-                )
+            _draw(accuracies, validation, 100 * np.array(accuracy), seconds, _series(record, norm, by_alpha))
     tasks = {r.settings.meta_batch for r in records}
     batch = f" (of {tasks.pop()} tasks)" if len(tasks) == 1 and tasks != {1} else ""
-    for place, axis in enumerate(axes):
-        axis.set_xlabel(f"iteration{batch}" if place < 2 else f"training time ({unit})")
-        axis.set_ylabel("validation accuracy (%)" if place % 2 else "training loss")
-        axis.set_xlim(left=0)
+    for pair, label in ((losses, "training loss"), (accuracies, "validation accuracy (%)")):
+        for axis, below in zip(pair, (f"iteration{batch}", f"training time ({unit})"), strict=False):
+            axis.set(xlabel=below, ylabel=label)
+            axis.set_xlim(left=0)
     legend(figure, axes, "alpha" if by_alpha else "norm")
     return figure
+
+
+def _draw(axes: Sequence[Axes], at: Mapping[str, Any], values: Any, seconds: float, series: str) -> None:
+    """A curve against iteration in the first panel, and against time in the second."""
+    every = max(1, len(values) // 10)  # about ten markers
+    for axis, x in zip(axes, (np.array(at["iteration"]), np.array(at["seconds"]) / seconds), strict=False):
+        axis.plot(x, values, **look(series), markevery=every)
 
 
 def accuracy_against_shot(scores: Mapping[str, Mapping[int, Score]]) -> Figure:
@@ -158,8 +161,3 @@ def _unit(longest: float) -> tuple[str, float]:
     """A unit of time for an axis that reaches so many seconds, and its length."""
     _, seconds, unit = next(found for found in UNITS if longest >= found[0])
     return unit, seconds
-
-
-def _every(values: Sequence[float]) -> int:
-    """So many points lie between two markers that a curve has about ten."""
-    return max(1, len(values) // 10)

@@ -50,7 +50,7 @@ def _curves(records: Sequence[Record], name: str) -> Picture | None:
             return Picture(
                 name,
                 f"Training curves: {title}{where}",
-                f"Four panels: training loss and validation accuracy against iteration and against training time. "
+                f"Against iteration and against training time. "
                 f"{_last(runs, kind.alpha is None)}"
                 + ("" if kind.alpha is None else " TBN, CBN and RN share one training, whose loss is drawn as CBN's."),
                 training_curves(runs, by_alpha=kind.alpha is None),

@@ -21,19 +21,27 @@ def notes(name: str, found: Entries) -> list[str]:
     said = ["Bold: the best score of a line and all that do not differ from it at 95 %."]
     if any(NORMS[c.norm].transductive for c in columns):
         said.append("† transductive: a prediction depends on the other targets.")
-    if kind.learner == "maml":
-        said.append(
-            "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
-            "the one with the highest accuracy on validation tasks. Both with the weights after the last iteration."
-        )
-    elif kind.variable:
-        said.append("Ours: the weights that did best on validation. The paper took the better of these and the last.")
+    if kind.variable:
         said.append("Below the rule: data sets that meta-training does not see.")
-    else:
-        said.append("Ours and the paper's: the weights that did best on validation.")
     if not any(found.values()):
         return [*said, "No run of this table is among the records."]
-    return [*said, *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
+    return [*said, *_notes_on_weights(kind, found), *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
+
+
+def _notes_on_weights(kind: Kind, found: Entries) -> list[str]:
+    """Which weights were tested, and with MAML after which step."""
+    names = {"final": "the weights after the last iteration", "best": "the weights that did best on validation"}
+    ours = " or ".join(
+        names[w] for w in names if any(e.accuracy.weights == w for f in found.values() for e in f.values())
+    )
+    if kind.learner == "maml":
+        return [
+            f"Ours and the paper's: {ours}.",
+            "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
+            "the one with the highest accuracy on validation tasks.",
+        ]
+    paper = "the better of last and best on validation, chosen on the test tasks" if kind.variable else names["best"]
+    return [f"Ours: {ours}. The paper's: {paper}."]
 
 
 def _notes_on_rows(name: str, found: Entries) -> list[str]:
