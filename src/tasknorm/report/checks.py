@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 
 from tasknorm.norms import NORMS, RN, TaskNormI
@@ -21,6 +20,7 @@ from tasknorm.report.places import KINDS, LEARNERS, Column, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.score import Score, differ
 from tasknorm.report.scores import trainings
+from tasknorm.report.speed import mean_accuracies, mean_losses
 from tasknorm.results import Record
 
 Verdict = Literal["holds", "does not hold", "not tested"]
@@ -185,31 +185,6 @@ def cost_about_cbn(records: Sequence[Record]) -> Finding:
     median = statistics.median(ratios.values()) if ratios else math.inf
     words = (f"{row} {ratio:.2f}" for row, ratio in ratios.items())
     return _finding([median <= ABOUT] if ratios else [], [f"median {median:.2f}; ratios: {', '.join(words)}"])
-
-
-def mean_losses(runs: Iterable[Record]) -> dict[str, float]:
-    """Mean training loss over the iterations that all runs share, by trained norm: the lower, the faster."""
-    return _shared_means(
-        {r.settings.trained_norm: (r.result["curve"]["iteration"], r.result["curve"]["loss"]) for r in runs}
-    )
-
-
-def mean_accuracies(runs: Iterable[Record]) -> dict[str, float]:
-    """Mean validation accuracy in percent over the iterations that all runs share, by norm: the higher, the faster."""
-    found = {}
-    for validation in (run.result["validation"] for run in runs):
-        for norm, values in validation["accuracy"].items():
-            found[norm] = (validation["iteration"], [100 * value for value in values])
-    return _shared_means(found)
-
-
-def _shared_means(curves: dict[str, tuple[list[float], list[float]]]) -> dict[str, float]:
-    there = {name: curve for name, curve in curves.items() if curve[0]}
-    if not there:
-        return {}
-    first, last = max(x[0] for x, _ in there.values()), min(x[-1] for x, _ in there.values())
-    grid = np.linspace(first, last, 201)
-    return {name: float(np.interp(grid, x, y).mean()) for name, (x, y) in there.items()}
 
 
 def _scores(records: Sequence[Record], name: str) -> dict[str, dict[str, Score]]:

@@ -81,7 +81,8 @@ def look(series: str) -> dict[str, Any]:
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """An empty figure of so many panels, row by row; sizes in inches."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
+        figure = Figure(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
 
@@ -115,8 +116,9 @@ def inline_svg(picture: Picture) -> str:
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # many figures share a page
-    words = entities.escape(picture.words)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1)
+    words, inches = entities.escape(picture.words), picture.figure.get_figwidth()
+    size = f"min-width:{3.2 * inches:.1f}rem;max-width:{6.4 * inches:.1f}rem"  # legible on a phone, not huge on a desk
+    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="{size}" ', 1)
 
 
 def _arranged(figure: Figure) -> None:

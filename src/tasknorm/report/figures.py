@@ -150,7 +150,7 @@ def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values:
     )
     with matplotlib.rc_context(STYLE):
         ticks = np.unique(np.linspace(1, len(layers), 5).round())
-        figure.colorbar(mapped, ax=axis, ticks=ticks, label="layer, from the image to the classifier")
+        figure.colorbar(mapped, ax=axis, ticks=ticks, label="layer, in the order of the network")
 
 
 def _series(record: Record, norm: str, by_alpha: bool) -> str:
