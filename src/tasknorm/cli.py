@@ -244,16 +244,14 @@ def pretrain(
     **settings: Any,
 ) -> None:
     """Train a feature extractor on the classes of the train split; its weights serve every norm."""
-    from tasknorm.config import SettingsError
     from tasknorm.meta_step import DivergedError
     from tasknorm.pretrain import pretrain as pretrained
+    from tasknorm.pretrain import settled_pretraining
 
     given = {name: value for name, value in settings.items() if value is not None}
     try:
         with _errors():
-            if out.exists() and any(out.iterdir()) and not resume:
-                raise SettingsError(f"{out}: a pretraining needs an empty folder; add --resume or choose another")
-            pretrained(Pretraining.of(given), out)
+            pretrained(settled_pretraining(given, out, resume), out)
     except DivergedError as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
