@@ -10,8 +10,17 @@ from tasknorm.protocols import TASKS, protocol
 from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks
+from tasknorm.settings import Settings
 
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
+WORDS = {
+    "net": "network {}",
+    "image_size": "images of {} px",
+    "train_way": "{}-way tasks at meta-train",
+    "train_targets": "{} targets per class at meta-train",
+    "max_way": "at most {} classes at meta-train",
+    "max_context": "at most {} context images at meta-train",
+}
 
 
 def notes(name: str, found: Entries) -> list[str]:
@@ -87,7 +96,11 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         rows = sorted({row for (row, _), value in lengths.items() if value == length})
         notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
     tasks = sorted({e.accuracy.tasks for *_, e in places})
-    notes.append(f"Tested on {' or '.join(map(str, tasks))} tasks per data set; in the paper on 600.")
+    stated = kind.learner != "protonets" or kind.variable
+    notes.append(
+        f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
+        f"{'in the paper on 600' if stated else 'the paper does not say on how many'}."
+    )
     return [*notes, *_differences(kind, [e for *_, e in places])]
 
 
@@ -101,21 +114,21 @@ def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
 
 
 def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
-    """Network, image size and ways at meta-train where they are not the paper's."""
-    words = {"net": "network {}", "image_size": "images of {} px", "train_way": "{}-way tasks at meta-train"}
+    """Where the network, the images and the tasks of meta-training are not the paper's."""
     different: dict[str, set[tuple[str, str]]] = {}
     for e in found:
         s = e.record.settings
-        paper = protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
+        paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
+        paper |= protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
         paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
-        for key in words:
+        for key in WORDS:
             ours, theirs = str(getattr(s, key)), str(paper[key])
             if ours != theirs:
                 different.setdefault(key, set()).add((ours, theirs))
-    texts = [
-        f"{words[key].format('/'.join(sorted({o for o, _ in pairs})))} ({'/'.join(sorted({t for _, t in pairs}))})"
-        for key, pairs in different.items()
-    ]
+    texts = []
+    for key, pairs in different.items():
+        ours, theirs = ("/".join(sorted(set(side), key=lambda v: (len(v), v))) for side in zip(*pairs, strict=True))
+        texts.append(f"{WORDS[key].format(ours)} ({theirs})")
     return [f"Differs from the paper, whose value is in brackets: {', '.join(texts)}."] if texts else []
 
 
