@@ -106,7 +106,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
     Args:
         scores: by norm, then by `all`, `example`, `class`.
     """
-    figure, (axis,) = panels(1, 1, 7, 1.4 + 0.42 * len(scores))
+    figure, (axis,) = panels(1, 1, 7, 1.6 + 0.42 * len(scores))
     names = sorted(scores, key=SERIES.index, reverse=True)
     kinds = {"all": ("o", "#2a7fc0", 0.18), "example": ("v", "#d55e00", 0.0), "class": ("s", "#009e73", -0.18)}
     for targets, (marker, colour, shift) in kinds.items():
@@ -118,8 +118,9 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
             axis.errorbar(means, places, xerr=intervals, fmt=marker, color=colour, capsize=2.5, label=words)
     marked = [f"{name} †" if NORMS[name].transductive else name for name in names]
     axis.set_yticks(range(len(names)), marked)
-    axis.set_xlabel("accuracy (%), with 95 % interval")
-    axis.set_ylabel("norm († transductive)")
+    axis.set_ylim(-0.6, len(names) - 0.4)
+    axis.set_xlabel("accuracy (%), with 95 % interval; † transductive")
+    axis.set_ylabel("norm")
     legend(figure, [axis], "targets")
     return figure
 
@@ -127,7 +128,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
 def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values: Any) -> None:
     """A line for each layer, coloured from the first to the last."""
     layers = record.result["alphas"]
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.12, 0.85, len(layers)))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.28, 0.88, len(layers)))
     dashes = itertools.cycle(["-", "--", "-.", ":"])
     for layer, colour, dash in zip(layers, colours, dashes, strict=False):
         scale = np.zeros(1) if layer["scale"] is None else np.atleast_1d(layer["scale"])
