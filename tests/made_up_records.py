@@ -137,3 +137,12 @@ def everything() -> list[Record]:
     fixed = ("maml_results", "protonets_results", "parameterization_maml")
     wide = ("cnaps_meta_dataset", "protonets_meta_dataset", "transduction_issues", "parameterization_cnaps")
     return [r for name in fixed for r in small(name)] + [r for name in wide for r in variable(name, not_had)]
+
+
+def maml_and_more() -> list[Record]:
+    """A few runs of MAML in which TaskNorm-I is not the best, and one of CNAPs: enough for a small report."""
+    made = []
+    for norm, accuracy in (("CBN", 0.2), ("IN", 0.9), ("TaskNorm-I", 0.8)):
+        rows = row(norm, "omniglot", 5, 5, accuracy, 0.01, maml=True)
+        made.append(record(rows, learner="maml", source="omniglot", norm=norm, shot=5))
+    return [*made, *(r for r in variable("cnaps_meta_dataset") if r.settings.norm == "TaskNorm-I")]

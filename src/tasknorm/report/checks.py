@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 
 from tasknorm.norms import NORMS, RN, TaskNormI
@@ -21,6 +20,7 @@ from tasknorm.report.places import KINDS, LEARNERS, Column, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.score import Score, differ
 from tasknorm.report.scores import trainings
+from tasknorm.report.speed import mean_accuracies, mean_losses
 from tasknorm.results import Record
 
 Verdict = Literal["holds", "does not hold", "not tested"]
@@ -49,7 +49,7 @@ def tbn_collapses(records: Sequence[Record], targets: str) -> Finding:
             if whole and alone in scores:
                 pairs[f"{LEARNERS[KINDS[name].learner]} {row}"] = (whole, scores[alone])
     fallen = [differ(a, b) and b.mean < COLLAPSE * a.mean for a, b in pairs.values()]
-    return _finding(fallen, (f"{row} {a} to {b}" for row, (a, b) in pairs.items()))
+    return _finding(fallen, (f"{row} {a.mean:.1f} to {b.mean:.1f}" for row, (a, b) in pairs.items()))
 
 
 def running_averages_fail(records: Sequence[Record]) -> Finding:
@@ -58,16 +58,16 @@ def running_averages_fail(records: Sequence[Record]) -> Finding:
     for row, scores in _scores(records, "maml_results").items():
         chance = 100 / int(row.split("-")[1])
         others = [s.mean for c, s in scores.items() if c not in ("CBN", "BRN") and not _transductive(c)]
-        for norm in ("CBN", "BRN"):
-            if norm in scores and others:
-                passed.append(scores[norm].mean - chance < 0.5 * (max(others) - chance))
-                words.append(f"{row} {norm} {scores[norm]}, best other {max(others):.1f}, chance {chance:.0f}")
+        if {"CBN", "BRN"} <= set(scores) and others:
+            cbn, brn = scores["CBN"].mean, scores["BRN"].mean
+            passed.append(max(cbn, brn) - chance < 0.5 * (max(others) - chance))
+            words.append(f"{row} CBN {cbn:.1f}, BRN {brn:.1f}, best other {max(others):.1f}, chance {chance:.0f}")
     return _finding(passed, words)
 
 
 def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
     """The column has the lowest average rank of all that are not transductive; ranks over the complete rows."""
-    rows = ranked_rows(_scores(records, name), published()[name].average_rank)
+    rows = _complete(records, name)
     ranks = {c: rank for c, rank in average_ranks(rows.values()).items() if not _transductive(c)}
     if column not in ranks or len(ranks) < 2:
         return NOT_TESTED
@@ -98,7 +98,7 @@ def faster_than_cbn(records: Sequence[Record]) -> Finding:
         if {"TaskNorm-I", "CBN"} <= set(losses):
             passed.append(losses["TaskNorm-I"] < losses["CBN"])
             words.append(f"{LEARNERS[KINDS[name].learner]} loss {losses['TaskNorm-I']:.3g} against {losses['CBN']:.3g}")
-    for row in published()["maml_results"].rows:
+    for row in _complete(records, "maml_results"):
         means = mean_accuracies(_runs(records, "maml_results", row))
         if {"TaskNorm-I", "CBN"} <= set(means):
             passed.append(means["TaskNorm-I"] > means["CBN"])
@@ -108,10 +108,10 @@ def faster_than_cbn(records: Sequence[Record]) -> Finding:
 
 def protonets_less_sensitive(records: Sequence[Record]) -> Finding:
     """In every setting, accuracies of the norms that both have span a smaller range with ProtoNets than with MAML."""
-    maml, protonets = _scores(records, "maml_results"), _scores(records, "protonets_results")
+    maml, protonets = _complete(records, "maml_results"), _complete(records, "protonets_results")
     passed, words = [], []
     for row in maml:
-        shared = sorted(set(maml[row]) & set(protonets[row]))
+        shared = sorted(set(maml[row]) & set(protonets.get(row, {})))
         if len(shared) > 2:
             wide, narrow = (_range(table[row][c] for c in shared) for table in (maml, protonets))
             passed.append(narrow < wide)
@@ -187,33 +187,13 @@ def cost_about_cbn(records: Sequence[Record]) -> Finding:
     return _finding([median <= ABOUT] if ratios else [], [f"median {median:.2f}; ratios: {', '.join(words)}"])
 
 
-def mean_losses(runs: Iterable[Record]) -> dict[str, float]:
-    """Mean training loss over the iterations that all runs share, by trained norm: the lower, the faster."""
-    return _shared_means(
-        {r.settings.trained_norm: (r.result["curve"]["iteration"], r.result["curve"]["loss"]) for r in runs}
-    )
-
-
-def mean_accuracies(runs: Iterable[Record]) -> dict[str, float]:
-    """Mean validation accuracy in percent over the iterations that all runs share, by norm: the higher, the faster."""
-    found = {}
-    for validation in (run.result["validation"] for run in runs):
-        for norm, values in validation["accuracy"].items():
-            found[norm] = (validation["iteration"], [100 * value for value in values])
-    return _shared_means(found)
-
-
-def _shared_means(curves: dict[str, tuple[list[float], list[float]]]) -> dict[str, float]:
-    there = {name: curve for name, curve in curves.items() if curve[0]}
-    if not there:
-        return {}
-    first, last = max(x[0] for x, _ in there.values()), min(x[-1] for x, _ in there.values())
-    grid = np.linspace(first, last, 201)
-    return {name: float(np.interp(grid, x, y).mean()) for name, (x, y) in there.items()}
-
-
 def _scores(records: Sequence[Record], name: str) -> dict[str, dict[str, Score]]:
     return {row: {c: e.score for c, e in line.items()} for row, line in entries(records, name).items()}
+
+
+def _complete(records: Sequence[Record], name: str) -> dict[str, dict[str, Score]]:
+    """The rows of a table in which no norm is missing that another row has."""
+    return ranked_rows(_scores(records, name), published()[name].average_rank)
 
 
 def _runs(records: Sequence[Record], name: str, row: str) -> list[Record]:

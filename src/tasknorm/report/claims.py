@@ -64,13 +64,13 @@ CLAIMS = (
     ),
     Claim(
         "TaskNorm converges faster than CBN",
-        "Over the iterations that both share, TaskNorm-I has the lower mean training loss on Meta-Dataset, and with "
-        "MAML the higher mean validation accuracy.",
+        "Over the iterations that all norms share, TaskNorm-I has the lower mean training loss on Meta-Dataset, and "
+        "with MAML the higher mean validation accuracy, in every setting that has all norms.",
         checks.faster_than_cbn,
     ),
     Claim(
         "ProtoNets is less sensitive to the norm than MAML",
-        "In every setting the accuracies of the norms that both have span a smaller range with ProtoNets.",
+        "In every setting that has all norms, their accuracies span a smaller range with ProtoNets.",
         checks.protonets_less_sensitive,
     ),
     Claim(

@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 INK = "#1b1f24"  # becomes the page's own text colour, light or dark
 LOOKS: dict[str, tuple[str, Any, str]] = {
@@ -80,7 +81,8 @@ def look(series: str) -> dict[str, Any]:
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """An empty figure of so many panels, row by row; sizes in inches."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
+        figure = Figure(figsize=(width, height), layout=layout)
         axes = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
 
@@ -96,6 +98,7 @@ def legend(figure: Figure, axes: Sequence[Axes], title: str = "") -> None:
 def saved(picture: Picture, folder: Path) -> list[Path]:
     """Writes the figure as SVG and as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
+    _arranged(picture.figure)
     paths = [folder / f"{picture.name}.svg", folder / f"{picture.name}.png"]
     with matplotlib.rc_context(STYLE):
         picture.figure.savefig(paths[0], metadata={"Date": None}, facecolor="white")
@@ -105,6 +108,7 @@ def saved(picture: Picture, folder: Path) -> list[Path]:
 
 def inline_svg(picture: Picture) -> str:
     """The figure as part of a page: text as text, in the page's colours, with a description."""
+    _arranged(picture.figure)
     stream = io.StringIO()
     with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
         picture.figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
@@ -112,5 +116,13 @@ def inline_svg(picture: Picture) -> str:
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # many figures share a page
-    words = entities.escape(picture.words)
-    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" ', 1)
+    words, inches = entities.escape(picture.words), picture.figure.get_figwidth()
+    size = f"min-width:{3.2 * inches:.1f}rem;max-width:{6.4 * inches:.1f}rem"  # legible on a phone, not huge on a desk
+    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="{size}" ', 1)
+
+
+def _arranged(figure: Figure) -> None:
+    """Finds room for all labels, once: it takes as long as drawing."""
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")

@@ -29,27 +29,30 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
         records: runs of one learner on one kind of task.
         by_alpha: tell runs apart by the form of their alpha, not by their norm.
     """
-    figure, axes = panels(2, 2, 10, 6.4)
+    validated = any(r.result["validation"]["iteration"] for r in records)
+    figure, axes = panels(2, 2, 10, 6.4) if validated else panels(1, 2, 10, 3.6)
+    losses, accuracies = ((axes[0], axes[2]), (axes[1], axes[3])) if validated else ((axes[0], axes[1]), ())
     unit, seconds = _unit(max(s for r in records for s in r.result["curve"]["seconds"]))
     for record in sorted(records, key=lambda r: SERIES.index(_series(r, r.settings.trained_norm, by_alpha))):
         curve, validation = record.result["curve"], record.result["validation"]
-        drawn = look(_series(record, record.settings.trained_norm, by_alpha))
-        for axis, key, per in ((axes[0], "iteration", 1.0), (axes[2], "seconds", seconds)):
-            axis.plot(np.array(curve[key]) / per, curve["loss"], **drawn, markevery=_every(curve["loss"]))
+        _draw(losses, curve, np.array(curve["loss"]), seconds, _series(record, record.settings.trained_norm, by_alpha))
         for norm, accuracy in validation["accuracy"].items():
-            drawn = look(_series(record, norm, by_alpha))
-            for axis, key, per in ((axes[1], "iteration", 1.0), (axes[3], "seconds", seconds)):
-                axis.plot(
-                    np.array(validation[key]) / per, 100 * np.array(accuracy), **drawn, markevery=_every(accuracy)
-                )
+            _draw(accuracies, validation, 100 * np.array(accuracy), seconds, _series(record, norm, by_alpha))
     tasks = {r.settings.meta_batch for r in records}
     batch = f" (of {tasks.pop()} tasks)" if len(tasks) == 1 and tasks != {1} else ""
-    for place, axis in enumerate(axes):
-        axis.set_xlabel(f"iteration{batch}" if place < 2 else f"training time ({unit})")
-        axis.set_ylabel("validation accuracy (%)" if place % 2 else "training loss")
-        axis.set_xlim(left=0)
+    for pair, label in ((losses, "training loss"), (accuracies, "validation accuracy (%)")):
+        for axis, below in zip(pair, (f"iteration{batch}", f"training time ({unit})"), strict=False):
+            axis.set(xlabel=below, ylabel=label)
+            axis.set_xlim(left=0)
     legend(figure, axes, "alpha" if by_alpha else "norm")
     return figure
+
+
+def _draw(axes: Sequence[Axes], at: Mapping[str, Any], values: Any, seconds: float, series: str) -> None:
+    """A curve against iteration in the first panel, and against time in the second."""
+    every = max(1, len(values) // 10)  # about ten markers
+    for axis, x in zip(axes, (np.array(at["iteration"]), np.array(at["seconds"]) / seconds), strict=False):
+        axis.plot(x, values, **look(series), markevery=every)
 
 
 def accuracy_against_shot(scores: Mapping[str, Mapping[int, Score]]) -> Figure:
@@ -103,7 +106,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
     Args:
         scores: by norm, then by `all`, `example`, `class`.
     """
-    figure, (axis,) = panels(1, 1, 7, 1.4 + 0.42 * len(scores))
+    figure, (axis,) = panels(1, 1, 7, 1.6 + 0.42 * len(scores))
     names = sorted(scores, key=SERIES.index, reverse=True)
     kinds = {"all": ("o", "#2a7fc0", 0.18), "example": ("v", "#d55e00", 0.0), "class": ("s", "#009e73", -0.18)}
     for targets, (marker, colour, shift) in kinds.items():
@@ -115,8 +118,9 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
             axis.errorbar(means, places, xerr=intervals, fmt=marker, color=colour, capsize=2.5, label=words)
     marked = [f"{name} †" if NORMS[name].transductive else name for name in names]
     axis.set_yticks(range(len(names)), marked)
-    axis.set_xlabel("accuracy (%), with 95 % interval")
-    axis.set_ylabel("norm († transductive)")
+    axis.set_ylim(-0.6, len(names) - 0.4)
+    axis.set_xlabel("accuracy (%), with 95 % interval; † transductive")
+    axis.set_ylabel("norm")
     legend(figure, [axis], "targets")
     return figure
 
@@ -124,7 +128,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
 def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values: Any) -> None:
     """A line for each layer, coloured from the first to the last."""
     layers = record.result["alphas"]
-    colours = matplotlib.colormaps["viridis"](np.linspace(0.12, 0.85, len(layers)))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0.28, 0.88, len(layers)))
     dashes = itertools.cycle(["-", "--", "-.", ":"])
     for layer, colour, dash in zip(layers, colours, dashes, strict=False):
         scale = np.zeros(1) if layer["scale"] is None else np.atleast_1d(layer["scale"])
@@ -147,7 +151,7 @@ def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values:
     )
     with matplotlib.rc_context(STYLE):
         ticks = np.unique(np.linspace(1, len(layers), 5).round())
-        figure.colorbar(mapped, ax=axis, ticks=ticks, label="layer, from the image to the classifier")
+        figure.colorbar(mapped, ax=axis, ticks=ticks, label="layer, in the order of the network")
 
 
 def _series(record: Record, norm: str, by_alpha: bool) -> str:
@@ -158,8 +162,3 @@ def _unit(longest: float) -> tuple[str, float]:
     """A unit of time for an axis that reaches so many seconds, and its length."""
     _, seconds, unit = next(found for found in UNITS if longest >= found[0])
     return unit, seconds
-
-
-def _every(values: Sequence[float]) -> int:
-    """So many points lie between two markers that a curve has about ten."""
-    return max(1, len(values) // 10)

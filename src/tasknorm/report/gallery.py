@@ -50,7 +50,7 @@ def _curves(records: Sequence[Record], name: str) -> Picture | None:
             return Picture(
                 name,
                 f"Training curves: {title}{where}",
-                f"Four panels: training loss and validation accuracy against iteration and against training time. "
+                f"Against iteration and against training time. "
                 f"{_last(runs, kind.alpha is None)}"
                 + ("" if kind.alpha is None else " TBN, CBN and RN share one training, whose loss is drawn as CBN's."),
                 training_curves(runs, by_alpha=kind.alpha is None),
@@ -130,9 +130,10 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
 def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
     """Means over the data sets that were tested in all the ways of one norm."""
     found: dict[tuple[str, str, int | None, int | None], dict[str, Score]] = defaultdict(dict)
-    weights = "final" if learner == "maml" else "best"
     for record in records:
-        for a in record.accuracies() if record.settings.learner == learner else []:
+        rows = record.accuracies() if record.settings.learner == learner else []
+        weights = "best" if learner != "maml" and any(a.weights == "best" for a in rows) else "final"
+        for a in rows:
             if a.weights == weights:
                 found[a.norm, a.source, a.way, a.shot][a.targets] = Entry(record, a).score
     settings: dict[str, list[dict[str, Score]]] = defaultdict(list)

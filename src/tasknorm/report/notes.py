@@ -10,8 +10,17 @@ from tasknorm.protocols import TASKS, protocol
 from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks
+from tasknorm.settings import Settings
 
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
+WORDS = {
+    "net": "network {}",
+    "image_size": "images of {} px",
+    "train_way": "{}-way tasks at meta-train",
+    "train_targets": "{} targets per class at meta-train",
+    "max_way": "at most {} classes at meta-train",
+    "max_context": "at most {} context images at meta-train",
+}
 
 
 def notes(name: str, found: Entries) -> list[str]:
@@ -21,19 +30,27 @@ def notes(name: str, found: Entries) -> list[str]:
     said = ["Bold: the best score of a line and all that do not differ from it at 95 %."]
     if any(NORMS[c.norm].transductive for c in columns):
         said.append("† transductive: a prediction depends on the other targets.")
-    if kind.learner == "maml":
-        said.append(
-            "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
-            "the one with the highest accuracy on validation tasks. Both with the weights after the last iteration."
-        )
-    elif kind.variable:
-        said.append("Ours: the weights that did best on validation. The paper took the better of these and the last.")
+    if kind.variable:
         said.append("Below the rule: data sets that meta-training does not see.")
-    else:
-        said.append("Ours and the paper's: the weights that did best on validation.")
     if not any(found.values()):
         return [*said, "No run of this table is among the records."]
-    return [*said, *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
+    return [*said, *_notes_on_weights(kind, found), *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
+
+
+def _notes_on_weights(kind: Kind, found: Entries) -> list[str]:
+    """Which weights were tested, and with MAML after which step."""
+    names = {"final": "the weights after the last iteration", "best": "the weights that did best on validation"}
+    ours = " or ".join(
+        names[w] for w in names if any(e.accuracy.weights == w for f in found.values() for e in f.values())
+    )
+    if kind.learner == "maml":
+        return [
+            f"Ours and the paper's: {ours}.",
+            "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
+            "the one with the highest accuracy on validation tasks.",
+        ]
+    paper = "the better of last and best on validation, chosen on the test tasks" if kind.variable else names["best"]
+    return [f"Ours: {ours}. The paper's: {paper}."]
 
 
 def _notes_on_rows(name: str, found: Entries) -> list[str]:
@@ -48,7 +65,7 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
         for row, line in lines.items()
         if KINDS[name].variable
         and row not in paper.held_out
-        and not any(source in e.record.settings.source.split(",") for source in DATA_SETS[row] for e in line)
+        and not any(source in e.record.settings.sources for source in DATA_SETS[row] for e in line)
     ]
     ranked = ranked_rows(
         {row: {c: e.score for c, e in line.items()} for row, line in found.items()}, paper.average_rank
@@ -79,7 +96,11 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         rows = sorted({row for (row, _), value in lengths.items() if value == length})
         notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
     tasks = sorted({e.accuracy.tasks for *_, e in places})
-    notes.append(f"Tested on {' or '.join(map(str, tasks))} tasks per data set; in the paper on 600.")
+    stated = kind.learner != "protonets" or kind.variable
+    notes.append(
+        f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
+        f"{'in the paper on 600' if stated else 'the paper does not say on how many'}."
+    )
     return [*notes, *_differences(kind, [e for *_, e in places])]
 
 
@@ -93,21 +114,21 @@ def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
 
 
 def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
-    """Network, image size and ways at meta-train where they are not the paper's."""
-    words = {"net": "network {}", "image_size": "images of {} px", "train_way": "{}-way tasks at meta-train"}
+    """Where the network, the images and the tasks of meta-training are not the paper's."""
     different: dict[str, set[tuple[str, str]]] = {}
     for e in found:
         s = e.record.settings
-        paper = protocol(s.learner, e.accuracy.source, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1)
+        paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
+        paper |= protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
         paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
-        for key in words:
+        for key in WORDS:
             ours, theirs = str(getattr(s, key)), str(paper[key])
             if ours != theirs:
                 different.setdefault(key, set()).add((ours, theirs))
-    texts = [
-        f"{words[key].format('/'.join(sorted({o for o, _ in pairs})))} ({'/'.join(sorted({t for _, t in pairs}))})"
-        for key, pairs in different.items()
-    ]
+    texts = []
+    for key, pairs in different.items():
+        ours, theirs = ("/".join(sorted(set(side), key=lambda v: (len(v), v))) for side in zip(*pairs, strict=True))
+        texts.append(f"{WORDS[key].format(ours)} ({theirs})")
     return [f"Differs from the paper, whose value is in brackets: {', '.join(texts)}."] if texts else []
 
 

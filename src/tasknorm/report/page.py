@@ -101,4 +101,4 @@ def _figure(picture: Picture) -> str:
 
 
 def _anchor(title: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    return "section-" + re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")

@@ -98,12 +98,12 @@ def html(table: Table) -> str:
     """A figure that scrolls sideways in its own box, so that the page never does."""
     title, heads = entities.escape(table.title), table.headings
     classes = ["words" if place < table.words else "number" for place in range(len(heads))]
-    top = "".join(f'<th scope="col" class="{c}">{entities.escape(h)}</th>' for h, c in zip(heads, classes, strict=True))
+    top = "".join(f'<th scope="col" class="{c}">{_whole(h)}</th>' for h, c in zip(heads, classes, strict=True))
     body = []
     for place, item in enumerate(table.lines):
         first, *others = zip(item.cells, classes, strict=True)
         cells = [] if place and not first[0].text else [_row_header(table.lines[place:])]
-        cells += [f'<td class="{f"{c} {cell.mark}".strip()}">{_html_cell(cell)}</td>' for cell, c in others]
+        cells += [f'<td class="{f"{c} {cell.mark}".strip()}">{_html_cell(cell, c)}</td>' for cell, c in others]
         body.append(f'<tr class="{item.kind}{" rule" if item.rule else ""}">{"".join(cells)}</tr>')
     notes = "".join(f"<li>{entities.escape(note)}</li>" for note in table.notes)
     return (
@@ -125,8 +125,14 @@ def _starred(cell: Cell) -> str:
     return f"**{cell.text}**" if cell.bold else cell.text
 
 
-def _html_cell(cell: Cell) -> str:
+def _whole(heading: str) -> str:
+    """A heading that breaks between words, but neither within a norm's label nor before its mark."""
+    return entities.escape(heading).replace("-", "\N{NON-BREAKING HYPHEN}").replace(" †", "\N{NO-BREAK SPACE}†")
+
+
+def _html_cell(cell: Cell, kind: str = "words") -> str:
     text = entities.escape(cell.text)
+    text = text.replace(" ± ", "±") if kind == "number" else text  # as the paper prints it: wide tables fit
     return f"<strong>{text}</strong>" if cell.bold else text
 
 

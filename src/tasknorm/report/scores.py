@@ -63,7 +63,7 @@ class Entry:
     def maximum(self) -> Score:
         """With MAML, after the step that does best on the test tasks, as the paper has it; else the score."""
         best = self.accuracy.maximum
-        return Score(100 * best["accuracy"], 100 * best["interval"]) if best else self.score
+        return Score(100 * best.accuracy, 100 * best.interval) if best else self.score
 
 
 def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
@@ -114,12 +114,12 @@ def trained_tasks(record: Record) -> int:
 def trainings(records: Iterable[Record], learner: str, row: str, variable: bool) -> list[Record]:
     """The runs that serve a row of the paper's tables; of several with the same norm and alpha, the longest.
 
-    For tasks of variable size all rows come from one training, whatever the row.
+    For tasks of variable size one training serves all rows.
     """
     longest: dict[tuple[str, str | None], Record] = {}
     for record in records:
         s = record.settings
-        if s.learner != learner or (s.sampling == "variable") != variable or not (variable or _serves(record, row)):
+        if s.learner != learner or (s.sampling == "variable") != variable or not _serves(record, row, variable):
             continue
         key = (s.trained_norm, s.alpha)
         if key not in longest or trained_tasks(record) > trained_tasks(longest[key]):
@@ -127,7 +127,9 @@ def trainings(records: Iterable[Record], learner: str, row: str, variable: bool)
     return list(longest.values())
 
 
-def _serves(record: Record, row: str) -> bool:
-    query = row_query(record.settings.learner, row, record.settings.norm, variable=False)
-    shapes = {(a.source, a.way, a.shot) for a in record.accuracies()}
-    return any((source, query.way, query.shot) in shapes for source in query.sources)
+def _serves(record: Record, row: str, variable: bool) -> bool:
+    tested = {(a.source, a.way, a.shot) for a in record.accuracies()}
+    if variable:
+        return any(source in sources for source, *_ in tested for sources in DATA_SETS.values())
+    query = row_query(record.settings.learner, row, record.settings.norm, variable)
+    return any((source, query.way, query.shot) in tested for source in query.sources)
