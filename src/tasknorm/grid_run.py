@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasknorm.config import SettingsError, read_config
 from tasknorm.data.atomic import write_atomically
-from tasknorm.experiment import CONFIG, MACHINE, RESULT
+from tasknorm.experiment import MACHINE
 from tasknorm.pretrain import CHECKPOINTS, RECORD, Pretraining
-from tasknorm.settings import Settings, SettingsError, read_config
+from tasknorm.results import CONFIG, RESULT
+from tasknorm.settings import Settings
 from tasknorm.watch import METRICS
 
 LOG = "log.txt"
@@ -71,7 +73,9 @@ class GridRun:
                     "choose another folder for the grid, or remove this one"
                 )
 
-    def started(self, grid: Path, threads: int, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def started(
+        self, grid: Path, threads: int, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Start it in a process of its own, or go on with it; what it says goes to `log.txt`."""
         folder = grid / self.name
         if not (folder / CONFIG).exists():
@@ -79,14 +83,14 @@ class GridRun:
         words = ["train", "--out", str(folder), "--resume"]
         if isinstance(self.settings, Pretraining):
             words = ["pretrain", "--out", str(folder), "--resume", *_flags(self.settings)]
-        variables = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200"}
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tasknorm.with_parent", *words],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=os.environ | variables | dict(environment or {}),
+                env=environment,
                 start_new_session=True,  # the grid alone hears Ctrl-C, and stops its runs
             )
 
