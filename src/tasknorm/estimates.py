@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasknorm.data.atomic import write_atomically
 from tasknorm.experiment import MACHINE
@@ -118,7 +118,7 @@ def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
         pretraining = isinstance(run.settings, Pretraining)
         if name in known or name in found or run.iterations < (3 if pretraining else WORTH_TIMING):
             continue
-        changes = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
         if getattr(run.settings, "norm", None) == "Baseline":  # needs pretrained moments
             changes["norm"] = "IN"
         short = run.settings.model_copy(update={"epochs": 2} if pretraining else changes)

@@ -73,9 +73,7 @@ class GridRun:
                     "choose another folder for the grid, or remove this one"
                 )
 
-    def started(
-        self, grid: Path, threads: int, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def started(self, grid: Path, threads: int, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start it in a process of its own, or go on with it; what it says goes to `log.txt`."""
         folder = grid / self.name
         if not (folder / CONFIG).exists():
