@@ -88,7 +88,7 @@ def test_names_and_combinations():
     assert run_name(settings) == "maml-glyphs-5-5-TaskNorm-I-independent-channel-seed3"
     found = list(combinations({"a": 1, "each": {"b": [1, 2], "c": [3, 4]}}))
     assert found == [{"a": 1, "b": b, "c": c} for b in (1, 2) for c in (3, 4)]
-    with pytest.raises(SettingsError, match="an experiment is one of .*maml_results.*, got 'model_graph'"):
+    with pytest.raises(SettingsError, match=r"an experiment is one of .*maml_results.*, got 'model_graph'"):
         experiment("fig:model_graph")
     with pytest.raises(SettingsError, match="one of paper, cpu, smoke, got 'large'"):
         all_runs(EXPERIMENTS, "large", Path())

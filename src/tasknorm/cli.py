@@ -244,16 +244,14 @@ def pretrain(
     **settings: Any,
 ) -> None:
     """Train a feature extractor on the classes of the train split; its weights serve every norm."""
-    from tasknorm.config import SettingsError
     from tasknorm.meta_step import DivergedError
     from tasknorm.pretrain import pretrain as pretrained
+    from tasknorm.pretrain import settled_pretraining
 
     given = {name: value for name, value in settings.items() if value is not None}
     try:
         with _errors():
-            if out.exists() and any(out.iterdir()) and not resume:
-                raise SettingsError(f"{out}: a pretraining needs an empty folder; add --resume or choose another")
-            pretrained(Pretraining.of(given), out)
+            pretrained(settled_pretraining(given, out, resume), out)
     except DivergedError as error:
         print(f"tasknorm: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
@@ -294,3 +292,25 @@ def reproduce(
 def _speaks() -> bool:
     """Whether this is the first of the processes that `torchrun` started, or the only one."""
     return os.environ.get("RANK", "0") == "0"
+
+
+@app.command(epilog="Example: tasknorm report results --out results/report")
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Folders with runs in or below them.")],
+    out: Annotated[Path, typer.Option(help="The folder to write.")],
+) -> None:
+    """Tables and figures of finished runs beside the paper's numbers, and its claims checked on them."""
+    from tasknorm.report.write import write_report
+    from tasknorm.results import records
+
+    with _errors():
+        found = records(*folders)
+        if not found:
+            names = ", ".join(map(str, folders))
+            raise FileNotFoundError(
+                f"{names}: no finished run there (config.json and result.json); give another folder"
+            )
+        written = write_report(found, out)
+    print(f"{len(found)} runs")
+    for path in written:
+        print(path)

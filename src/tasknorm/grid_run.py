@@ -78,13 +78,11 @@ class GridRun:
         folder = grid / self.name
         if not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
-        words = ["train", "--out", str(folder), "--resume"]
-        if isinstance(self.settings, Pretraining):
-            words = ["pretrain", "--out", str(folder), "--resume", *_flags(self.settings)]
+        verb = "pretrain" if isinstance(self.settings, Pretraining) else "train"
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tasknorm.with_parent", *words],
+                [sys.executable, "-m", "tasknorm.with_parent", verb, "--out", str(folder), "--resume"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -116,11 +114,3 @@ def last_metrics(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
 def _comparable(key: str, value: Any) -> Any:
     """The grid's folder may move: of pretrained weights the run and the file count."""
     return Path(value).parts[-2:] if key == "pretrained" and value else value
-
-
-def _flags(settings: Pretraining) -> list[str]:
-    words = []
-    for name, value in settings.model_dump().items():
-        flag = name.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return words

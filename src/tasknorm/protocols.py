@@ -60,7 +60,7 @@ META_DATASET: Values = {
 # All weights of the ResNet are trained, from pretrained ones; the sum over targets, over 16 tasks, is minimised.
 PROTONETS_META_DATASET: Values = {"reduction": "sum", "halve_every": 0}
 TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN": 70_000, "LN": 110_000, "IN": 200_000}
-CNAPS: Values = {"film": True, "regulariser": 0.016}  # 0.001 for each of 16 tasks
+CNAPS: Values = {"film": True, "regulariser": 0.016, "encoder_filters": 64}  # 0.001 for each of 16 tasks
 
 
 def protocol(

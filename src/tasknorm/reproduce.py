@@ -9,6 +9,10 @@ from tasknorm.estimates import in_hours, seconds_left
 from tasknorm.experiment_files import DIAGRAMS, Experiment, all_runs
 from tasknorm.grid import run_grid, tell
 from tasknorm.local_engine import cores
+from tasknorm.report.write import write_report
+from tasknorm.results import records
+
+REPORT = "report"
 
 
 def reproduce(
@@ -20,7 +24,7 @@ def reproduce(
     threads: int = 1,
     say: Callable[[str], object] = tell,
 ) -> dict[str, str]:
-    """Do the runs of some experiments that are not finished (see `tasknorm.grid.run_grid`).
+    """Do the runs of some experiments that are not finished (see `tasknorm.grid.run_grid`); report on all in the folder.
 
     Returns:
         Why runs failed, by name.
@@ -31,6 +35,9 @@ def reproduce(
         say(f"failed: {name}: {why}\n  its log: {folder / name / 'log.txt'}")
     if failed:
         say(f"{len(failed)} of {len(runs)} runs failed; the same command tries them again")
+    if found := records(folder):
+        written = write_report(found, folder / REPORT)
+        say(f"report on {len(found)} runs: {written[0]}")
     return failed
 
 

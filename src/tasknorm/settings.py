@@ -20,7 +20,7 @@ SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (se
 ONLY = {
     "maml": ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once"),
     "protonets": ("reduction",),
-    "cnaps": ("film", "regulariser"),
+    "cnaps": ("film", "regulariser", "encoder_filters"),
 }
 
 
@@ -63,9 +63,9 @@ class Settings(BaseModel):
     first_order: bool | None = about("MAML: treat inner gradients as constants.")
     at_once: int | None = about("MAML: tasks that run together at most; fewer need less memory.", ge=1)
     reduction: Literal["mean", "sum"] | None = about("ProtoNets: of a task's loss over its targets.")
-
     film: bool | None = about("CNAPs: adapt features, by FiLM, and not the classifier alone.")
     regulariser: float | None = about("CNAPs: weight of the FiLM generator's regulariser.", ge=0)
+    encoder_filters: int | None = about("CNAPs: channels of the set encoder.", ge=1)
 
     # The loop
     iterations: int = Field(ge=1, description="Steps of the optimizer.")
