@@ -13,12 +13,12 @@ import pytest
 
 from runs import tiny
 from small_grid import small_grid
+from tasknorm.config import SettingsError
 from tasknorm.estimates import Speed, in_hours, kind, seconds_left, seconds_of, speeds, timings
 from tasknorm.experiment import run
 from tasknorm.grid import alone, run_grid
 from tasknorm.grid_run import GridRun
 from tasknorm.pretrain import Pretraining
-from tasknorm.settings import SettingsError
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
@@ -44,7 +44,7 @@ def test_finished_runs_are_skipped_and_failed_ones_are_named(tmp_path):
 
 def test_grids_that_cannot_be_done_are_refused(tmp_path):
     run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
-    with pytest.raises(SettingsError, match="iterations=2 contradicts the run in .*one, which has iterations=1"):
+    with pytest.raises(SettingsError, match=r"iterations=2 contradicts the run in .*one, which has iterations=1"):
         run_grid([GridRun("one", tiny(test_tasks=0, iterations=2))], tmp_path)
     with pytest.raises(SettingsError, match="twice"):
         run_grid([GridRun("two", tiny()), GridRun("two", tiny())], tmp_path)

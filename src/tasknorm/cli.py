@@ -300,6 +300,38 @@ def pretrain(
         raise typer.Exit(1) from None
 
 
+@app.command(epilog="Example: tasknorm reproduce maml_results --scale cpu --out runs/cpu")
+def reproduce(
+    experiments: Annotated[list[str] | None, typer.Argument(help="The paper's labels; all if left out.")] = None,
+    scale: Annotated[str, typer.Option(help="paper, cpu (two cores, a day) or smoke (minutes).")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="The folder of the runs; runs/SCALE if left out.")] = None,
+    engine: Annotated[str, typer.Option(help="local processes, or ray: the cluster at RAY_ADDRESS.")] = "local",
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one for each GPU or core.")] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Of each run.")] = 1,
+    list_: Annotated[bool, typer.Option("--list", help="Name every table and figure; do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the runs; do nothing.")] = False,
+) -> None:
+    """Re-run the paper's tables and figures. Goes on where it was stopped; exit code 1 if runs failed."""
+    from tasknorm import reproduce as reproducing
+    from tasknorm.experiment_files import experiment, names
+    from tasknorm.train import StoppedError
+
+    folder = out or Path("runs") / scale
+    try:
+        with _errors():
+            chosen = [experiment(name) for name in experiments or names()]
+            if list_ or dry_run:
+                lines = (reproducing.listed if list_ else reproducing.planned)(chosen, scale, folder)
+                print("\n".join(lines))
+                return
+            failed = reproducing.reproduce(chosen, scale, folder, engine, processes, threads)
+    except StoppedError as error:
+        print(f"tasknorm: {error}", file=sys.stderr)
+        raise typer.Exit(128 + error.received) from None
+    if failed:
+        raise typer.Exit(1)
+
+
 def _speaks() -> bool:
     """Whether this is the first of the processes that `torchrun` started, or the only one."""
     return os.environ.get("RANK", "0") == "0"

@@ -8,12 +8,14 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tasknorm.data.atomic import write_atomically
-from tasknorm.experiment import FINAL, MACHINE, RESULT
+from tasknorm.experiment import MACHINE
 from tasknorm.grid_run import GridRun, last_metrics
+from tasknorm.meta_test import FINAL
 from tasknorm.pretrain import CHECKPOINTS, Pretraining
+from tasknorm.results import CONFIG, RESULT
 
 TIMING, SPEEDS = ".timing", ".speeds.json"
 TIMED = 4  # iterations of a run that is only timed
@@ -72,7 +74,7 @@ def speed_in(folder: Path, run: GridRun) -> Speed | None:
     task = mean(result.get("seconds_per_test_task", {}).values() or [0.0])
     if not result or not (folder / FINAL).exists():
         return Speed(iteration, task, task)
-    recorded = json.loads((folder / "config.json").read_bytes())
+    recorded = json.loads((folder / CONFIG).read_bytes())
     tests = recorded["test_tasks"] * tests_of(run, bool(recorded["validate_every"]))
     seconds = (folder / RESULT).stat().st_mtime - (folder / FINAL).stat().st_mtime
     return Speed(iteration, task, seconds / tests if tests else task)
@@ -116,7 +118,9 @@ def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
         pretraining = isinstance(run.settings, Pretraining)
         if name in known or name in found or run.iterations < (3 if pretraining else WORTH_TIMING):
             continue
-        changes = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        if getattr(run.settings, "norm", None) == "Baseline":  # needs pretrained moments
+            changes["norm"] = "IN"
         short = run.settings.model_copy(update={"epochs": 2} if pretraining else changes)
         found[name] = GridRun(f"{TIMING}/{name}", short)
     return list(found.values())

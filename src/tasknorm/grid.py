@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from tasknorm.config import SettingsError
 from tasknorm.estimates import in_hours, keep_timings, seconds_left, timings
 from tasknorm.grid_progress import GridProgress
 from tasknorm.grid_run import GridRun
 from tasknorm.local_engine import LocalEngine
 from tasknorm.ray_engine import RayEngine
-from tasknorm.settings import SettingsError
 from tasknorm.train import StoppedError
 
 Say = Callable[[str], object]

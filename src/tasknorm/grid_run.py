@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tasknorm.config import SettingsError, read_config
 from tasknorm.data.atomic import write_atomically
-from tasknorm.experiment import CONFIG, MACHINE, RESULT
+from tasknorm.experiment import MACHINE
 from tasknorm.pretrain import CHECKPOINTS, RECORD, Pretraining
-from tasknorm.settings import Settings, SettingsError, read_config
+from tasknorm.results import CONFIG, RESULT
+from tasknorm.settings import Settings
 from tasknorm.watch import METRICS
 
 LOG = "log.txt"
@@ -71,24 +73,20 @@ class GridRun:
                     "choose another folder for the grid, or remove this one"
                 )
 
-    def started(
-        self, grid: Path, threads: int, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def started(self, grid: Path, threads: int, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start it in a process of its own, or go on with it; what it says goes to `log.txt`."""
         folder = grid / self.name
         if not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
-        words = ["train", "--out", str(folder), "--resume"]
-        if isinstance(self.settings, Pretraining):
-            words = ["pretrain", "--out", str(folder), "--resume", *_flags(self.settings)]
-        variables = {"OMP_NUM_THREADS": str(threads), "COLUMNS": "200"}
+        verb = "pretrain" if isinstance(self.settings, Pretraining) else "train"
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tasknorm.with_parent", *words],
+                [sys.executable, "-m", "tasknorm.with_parent", verb, "--out", str(folder), "--resume"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=os.environ | variables | dict(environment or {}),
+                env=environment,
                 start_new_session=True,  # the grid alone hears Ctrl-C, and stops its runs
             )
 
@@ -116,11 +114,3 @@ def last_metrics(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
 def _comparable(key: str, value: Any) -> Any:
     """The grid's folder may move: of pretrained weights the run and the file count."""
     return Path(value).parts[-2:] if key == "pretrained" and value else value
-
-
-def _flags(settings: Pretraining) -> list[str]:
-    words = []
-    for name, value in settings.model_dump().items():
-        flag = name.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    return words

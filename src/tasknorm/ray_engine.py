@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,13 @@ class RayEngine:
             raise ModuleNotFoundError(
                 "engine=ray needs Ray, which is not installed; pip install 'tasknorm[ray]'"
             ) from None
-        self._ray = ray
-        here = {"address": "local", "num_cpus": (processes or max(1, cores() // threads)) * threads}
-        options: dict[str, Any] = {} if os.environ.get("RAY_ADDRESS") else here
-        ray.init(log_to_driver=False, logging_level="error", include_dashboard=False if options else None, **options)
-        resources = ray.cluster_resources()
+        self._ray: Any = ray
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if not os.environ.get("RAY_ADDRESS"):
+            cpus = (processes or max(1, cores() // threads)) * threads
+            options |= {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+        ray.init(**options)
+        resources = self._ray.cluster_resources()
         self._gpus = int(resources.get("GPU", 0))
         self.processes = max(1, self._gpus or int(resources.get("CPU", 1)) // threads)
         self._grid, self._threads = grid, threads
