@@ -157,7 +157,10 @@ def test_estimates_come_from_runs_of_the_same_kind(tmp_path):
 
 
 def test_estimated_seconds():
-    settings = tiny(norm="CBN", iterations=100, validate_every=10, validation_tasks=5, test_tasks=7)
+    values = {"norm": "CBN", "iterations": 100, "validate_every": 10, "validation_tasks": 5, "test_tasks": 7}
     # 100 iterations, 10 validations of 5 tasks under 3 norms, 7 tests of 3 norms with the final and best weights
-    assert seconds_of(GridRun("", settings), Speed(1, 10, 100)) == 100 + 10 * 5 * 3 * 10 + 7 * 3 * 2 * 100
+    seconds = 100 + 10 * 5 * 3 * 10 + 7 * 3 * 2 * 100
+    assert seconds_of(GridRun("", tiny(**values)), Speed(1, 10, 100)) == seconds
+    # MAML's step is chosen on the 5 validation tasks before each of 6 tests
+    assert seconds_of(GridRun("", tiny(learner="maml", **values)), Speed(1, 10, 100)) == seconds + 5 * 6 * 10
     assert in_hours(3600) == "1 h 0 min"

@@ -6,7 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from tasknorm.cli import app
 from tasknorm.config import SettingsError
 from tasknorm.experiment import run
 from tasknorm.experiment_files import DIAGRAMS, SCALES, all_runs, combinations, experiment, names, run_name, together
@@ -120,3 +122,29 @@ def test_a_smoke_run_of_each(one, smoke):
     runs = one.runs("smoke", smoke)
     assert runs
     assert all(each.finished(smoke) for each in runs)
+
+
+def verb(*words: object) -> str:
+    result = CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_list_names_every_table_and_figure(smoke, tmp_path):
+    found = verb("--list", "--scale", "smoke", "--out", smoke)
+    for label in [*(one.label for one in EXPERIMENTS), *DIAGRAMS]:
+        assert f"{label}: " in found
+    assert "tasknorm reproduce transduction_issues: 3 runs, 3 finished" in found
+    assert "tasknorm reproduce transduction_issues: 3 runs, 0 finished" in verb("--list", "--out", tmp_path)
+
+
+def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
+    found = verb("tab:parameterization_maml", "--dry-run", "--out", tmp_path / "none")
+    assert "maml-omniglot-5-1-TaskNorm-I-independent-channel: 0 of 5000 iterations" in found
+    assert not (tmp_path / "none").exists()
+
+
+def test_finished_experiments_end_with_the_report(smoke):
+    found = verb("transduction_issues", "--scale", "smoke", "--out", smoke)
+    assert "all 3 runs are finished" in found
+    assert (smoke / "report" / "report.html").is_file()

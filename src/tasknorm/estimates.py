@@ -10,15 +10,17 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, NamedTuple
 
+from tasknorm.config import read_config
 from tasknorm.data.atomic import write_atomically
 from tasknorm.experiment import MACHINE
 from tasknorm.grid_run import GridRun, last_metrics
 from tasknorm.meta_test import FINAL
 from tasknorm.pretrain import CHECKPOINTS, Pretraining
 from tasknorm.results import CONFIG, RESULT
+from tasknorm.settings import Settings
 
 TIMING, SPEEDS = ".timing", ".speeds.json"
-TIMED = 4  # iterations of a run that is only timed
+TIMED, TESTED = 4, 10  # iterations and tasks of a run that is only timed
 WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "epochs", "pretrained", "learning_rate", "checkpoint_every"}
@@ -48,17 +50,17 @@ def kind(run: GridRun) -> str:
 
 def speeds(runs: Iterable[GridRun], grid: Path) -> dict[str, Speed]:
     """The speed of each kind of run that has been seen in a grid's folder."""
-    found: dict[str, list[Speed]] = {}
+    seen: dict[str, list[Speed]] = {}
     for run in runs:
         if (speed := speed_in(grid / run.name, run)) is not None:
-            found.setdefault(kind(run), []).append(speed)
-    for name, timed in _timed(grid).items():
-        found.setdefault(name, [timed])
-    # Runs of a kind differ in how far they are: the tests' speed is known of finished ones alone.
-    return {
-        name: Speed(*(median([part for part in parts if part] or [0.0]) for parts in zip(*of_kind, strict=True)))
-        for name, of_kind in found.items()
-    }
+            seen.setdefault(kind(run), []).append(speed)
+    timed = _timed(grid)
+    found = dict(timed)
+    for name, of_kind in seen.items():
+        # The tests' speed is known of finished runs only: until then, as it was timed.
+        parts = zip(*of_kind, timed.get(name, Speed(0.0)), strict=True)
+        found[name] = Speed(*(median([part for part in run_parts if part] or [last]) for *run_parts, last in parts))
+    return found
 
 
 def speed_in(folder: Path, run: GridRun) -> Speed | None:
@@ -74,15 +76,11 @@ def speed_in(folder: Path, run: GridRun) -> Speed | None:
     task = mean(result.get("seconds_per_test_task", {}).values() or [0.0])
     if not result or not (folder / FINAL).exists():
         return Speed(iteration, task, task)
-    recorded = json.loads((folder / CONFIG).read_bytes())
-    tests = recorded["test_tasks"] * tests_of(run, bool(recorded["validate_every"]))
+    recorded = Settings.of(read_config(folder / CONFIG))
     seconds = (folder / RESULT).stat().st_mtime - (folder / FINAL).stat().st_mtime
-    return Speed(iteration, task, seconds / tests if tests else task)
-
-
-def tests_of(run: GridRun, validated: bool) -> int:
-    """How often a test task is done: for each norm, with the final weights and the best."""
-    return 0 if isinstance(run.settings, Pretraining) else len(run.settings.tested_norms) * (2 if validated else 1)
+    seconds -= _steps_chosen(recorded) * task
+    tests = recorded.test_tasks * _tested(recorded)
+    return Speed(iteration, task, max(task, seconds / tests) if tests else task)
 
 
 def seconds_of(run: GridRun, speed: Speed) -> float:
@@ -91,10 +89,21 @@ def seconds_of(run: GridRun, speed: Speed) -> float:
     settings = run.settings
     if isinstance(settings, Pretraining):
         return seconds
+    tasks = _steps_chosen(settings)
     if settings.validate_every:
-        tasks = settings.iterations // settings.validate_every * settings.validation_tasks
-        seconds += tasks * len(settings.tested_norms) * speed.task
-    return seconds + settings.test_tasks * tests_of(run, bool(settings.validate_every)) * speed.test
+        rounds = settings.iterations // settings.validate_every * len(settings.sources)
+        tasks += rounds * settings.validation_tasks * len(settings.tested_norms)
+    return seconds + tasks * speed.task + settings.test_tasks * _tested(settings) * speed.test
+
+
+def _tested(settings: Settings) -> int:
+    """How often a test task is done: for each norm, with the final weights and the best."""
+    return len(settings.tested_norms) * (2 if settings.validate_every else 1)
+
+
+def _steps_chosen(settings: Settings) -> int:
+    """Validation tasks on which MAML's step is chosen before a test."""
+    return settings.validation_tasks * _tested(settings) if settings.learner == "maml" and settings.test_tasks else 0
 
 
 def seconds_left(runs: Iterable[GridRun], grid: Path, processes: int) -> float | None:
@@ -118,7 +127,8 @@ def timings(runs: Sequence[GridRun], grid: Path) -> list[GridRun]:
         pretraining = isinstance(run.settings, Pretraining)
         if name in known or name in found or run.iterations < (3 if pretraining else WORTH_TIMING):
             continue
-        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "test_tasks": 2, "pretrained": None}
+        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "pretrained": None}
+        changes |= {"test_tasks": TESTED, "validation_tasks": TESTED}
         if getattr(run.settings, "norm", None) == "Baseline":  # needs pretrained moments
             changes["norm"] = "IN"
         short = run.settings.model_copy(update={"epochs": 2} if pretraining else changes)

@@ -24,7 +24,7 @@ def reproduce(
     threads: int = 1,
     say: Callable[[str], object] = tell,
 ) -> dict[str, str]:
-    """Do the runs of some experiments that are not finished (see `tasknorm.grid.run_grid`); report on all in the folder.
+    """Do the runs of some experiments that are not finished, then report on all in the folder (see `run_grid`).
 
     Returns:
         Why runs failed, by name.
