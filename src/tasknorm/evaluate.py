@@ -14,6 +14,7 @@ from torch import Tensor
 from tasknorm.audit import audit
 from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.norms import Norm
+from tasknorm.phase import target
 from tasknorm.ranks import Ranks
 
 AT_ONCE = 32  # tasks that pass together
@@ -200,7 +201,12 @@ def _apart(learner: Any, episodes: Sequence[Episode], divided: Sequence[list[Ten
         return
     for episode, parts in zip(episodes, divided, strict=True):
         predictor = learner.adapt(episode.context_x, episode.context_y)
-        yield from (predictor(episode.target_x[part])[None] for part in parts)
+        if len({len(part) for part in parts}) > 1:
+            yield from (predictor(episode.target_x[part])[None] for part in parts)
+            continue
+        with target(predictor.net, sets=len(parts)):  # together, each normalised by itself
+            logits: Tensor = predictor.logits(episode.target_x[torch.cat(parts)])
+        yield from logits[None].split(len(parts[0]), dim=1)
 
 
 def _only(episode: Episode, part: Tensor) -> Episode:
