@@ -8,10 +8,11 @@ import torch
 
 from runs import tiny
 from tasknorm import convert
-from tasknorm.evaluate import Mean, _logits, accuracies, evaluate, mean_interval
+from tasknorm.evaluate import Mean, accuracies, evaluate, mean_interval
 from tasknorm.experiment import run
 from tasknorm.from_settings import as_norm, learner_of, task_of
 from tasknorm.meta_test import loaded
+from tasknorm.target_logits import target_logits
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 LEARNERS = ["protonets", "maml", "cnaps"]
@@ -51,7 +52,7 @@ def test_parts_that_pass_together_are_as_if_they_came_alone(learner, norm):
     model, task = model.eval(), tasks(0)
     predictor = model.adapt(task.context_x, task.context_y)
     for targets, parts in (("example", torch.arange(10).split(1)), ("class", torch.arange(10).split(2))):
-        (together,) = _logits(model, [task], targets)
+        (together,) = target_logits(model, [task], targets)
         with torch.no_grad():
             alone = torch.cat([predictor(task.target_x[part]) for part in parts])
         torch.testing.assert_close(together[0], alone)
