@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import groupby, islice
 from typing import Any
 
 import torch
@@ -121,9 +122,7 @@ def accuracies(
     was_training = learner.training
     learner.eval()
     try:
-        for start in range(share.start, share.stop, AT_ONCE):
-            numbers = range(start, min(start + AT_ONCE, share.stop))
-            episodes = [episode(number).to(device) for number in numbers]
+        for numbers, episodes in _batches(episode, share, device):
             predicted = target_logits(learner, episodes, targets)
             for number, task, logits in zip(numbers, episodes, predicted, strict=True):
                 table[number] = torch.tensor([accuracy(scores, task.target_y) for scores in logits], dtype=table.dtype)
@@ -131,6 +130,17 @@ def accuracies(
         learner.train(was_training)
     ranks.add([table])
     return table
+
+
+def _batches(
+    episode: Callable[[int], Episode], share: range, device: torch.device
+) -> Iterator[tuple[list[int], list[Episode]]]:
+    """Numbered neighbours of one shape, which can pass together; others would only take memory."""
+    found = ((number, episode(number).to(device)) for number in share)
+    for _, alike in groupby(found, lambda pair: (pair[1].context_x.shape, pair[1].target_x.shape)):
+        while batch := list(islice(alike, AT_ONCE)):
+            numbers, episodes = zip(*batch, strict=True)
+            yield list(numbers), list(episodes)
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
