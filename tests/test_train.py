@@ -143,6 +143,29 @@ def test_tensorboard_without_its_extra_is_a_clear_error(tmp_path, monkeypatch):
         run(tiny(tensorboard=True), tmp_path)
 
 
+def test_tensorboard_gets_what_the_metrics_get(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tiny(tensorboard=True, test_tasks=0, iterations=6), tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert {"loss", "accuracy", "seconds", "validation/TaskNorm-I"} <= set(events.Tags()["scalars"])
+    written = [(event.step, event.value) for event in events.Scalars("loss")]
+    assert written == [(line["iteration"], pytest.approx(line["loss"])) for line in lines(tmp_path) if "loss" in line]
+
+
+def test_a_compiled_run_is_recorded_and_learns_the_same(tmp_path):
+    losses = []
+    for compiled in (False, True):
+        folder = tmp_path / str(compiled)
+        settings = tiny(norm="LN", compile=compiled, filters=4, iterations=3, validate_every=0, test_tasks=2)
+        assert len(run(settings, folder)["accuracies"]) == 1
+        assert json.loads((folder / "config.json").read_text())["compile"] is compiled
+        losses.append([line["loss"] for line in lines(folder)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 def test_bf16(tmp_path):
     run(tiny(bf16=True, test_tasks=0, iterations=4), tmp_path)
     assert all(torch.isfinite(value).all() for value in load_file(tmp_path / "model.safetensors").values())

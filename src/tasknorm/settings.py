@@ -70,7 +70,7 @@ class Settings(BaseModel):
     # The loop
     iterations: int = Field(ge=1, description="Steps of the optimizer.")
     meta_batch: int = Field(ge=1, description="Tasks of each step.")
-    accumulate: int = Field(1, ge=1, description="Parts in which a meta-batch passes; more need less memory.")
+    accumulate: int = Field(1, ge=1, description="Parts in which fixed tasks pass; more need less memory.")
     learning_rate: float = Field(gt=0, description="Of Adam.")
     halve_every: int = Field(0, ge=0, description="Halve the learning rate after so many iterations; 0 never.")
     clip: float | None = about("Bound of each element of the gradient.", gt=0)
