@@ -45,8 +45,8 @@ class Ridge(nn.Module):
 
     def _weights(self, x: Tensor, labels: Tensor) -> Tensor:
         """`(way, features)` from context features `(context, features)`."""
-        y = F.one_hot(labels).to(x.dtype)
-        return self.temperature * torch.linalg.solve(x @ x.T + torch.eye(len(x)), y).T @ x
+        fitted: Tensor = torch.linalg.solve(x @ x.T + torch.eye(len(x)), F.one_hot(labels).to(x.dtype))
+        return self.temperature * fitted.T @ x
 
 
 torch.manual_seed(0)

@@ -32,7 +32,8 @@ class Gratings:
         angle = math.pi * direction / DIRECTIONS
         waves = (rows * math.sin(angle) + columns * math.cos(angle)) / (2 + width) + random.uniform(0, 6)
         grey = 128 + 60 * np.sin(waves) + random.normal(0, 20, rows.shape)
-        return grey.clip(0, 255).astype(np.uint8)[:, :, None]
+        pixels: Pixels = grey.clip(0, 255).astype(np.uint8)
+        return pixels[:, :, None]
 
     def where(self, class_id: int, number: int) -> str:
         """Where the image comes from, for messages."""

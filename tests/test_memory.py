@@ -26,6 +26,7 @@ print(faults() - before)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator is Linux's")
 def test_a_freed_tensor_is_used_again_without_page_faults() -> None:
     def faults(*words: str) -> int:
-        return int(subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, check=True).stdout)
+        command = [sys.executable, "-c", CODE, *words]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
     assert faults("keep") < faults() / 2

@@ -1,4 +1,4 @@
-"""Which norm should I use here, and is the result transductive? One learner, trained with several norms and compared."""
+"""Which norm should I use here, and is the result transductive? One learner, trained with several norms."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def compare(
 
 def planned(question: Mapping[str, Any], trained: Sequence[str], iterations: int, folder: Path) -> list[GridRun]:
     """One run for each norm that is trained; CNAPs' extractor is pretrained first."""
-    common = {
+    common: dict[str, Any] = {
         "sampling": "fixed",
         "train_way": question.get("way"),
         "train_targets": 5,
@@ -93,7 +93,7 @@ def planned(question: Mapping[str, Any], trained: Sequence[str], iterations: int
         "validation_tasks": 20,
         "test_targets": "all,example,class",
         "checkpoint_every": max(1, iterations // VALIDATIONS),
-    } | question
+    } | dict(question)
     every = [
         Settings.of(common | {"norm": norm} | ({"alpha": "functional-shared"} if _is_task_norm(norm) else {}))
         for norm in trained

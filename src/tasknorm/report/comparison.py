@@ -102,7 +102,7 @@ class Comparison:
         ]
         tasks = self.rows[self.norms[0]]["all"].tasks
         notes = (
-            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of the weights that did best on validation tasks.",
+            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of the weights that did best on validation.",
             "Bold: the best of a column, and all that do not differ from it significantly.",
             "Average rank: over the three columns, ties share their places. ms / task: adapt and predict, one thread.",
         )
