@@ -105,7 +105,7 @@ def test_interrupted_then_killed_then_gone_on_equals_one_that_ran_through(tmp_pa
     process = started_grid(folder, "local")
     wait_until_all_have(folder, 3, process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert "the same command goes on with them" in err
     assert not processes_of(folder)
     for one in small_grid():
@@ -131,7 +131,7 @@ def test_on_ray_another_worker_goes_on_with_the_run_of_a_killed_one(tmp_path):
     wait_until_all_have(folder, 10, process)
     child, worker = sorted(processes_of(folder).items())[0]
     os.kill(worker, signal.SIGKILL)
-    _, err = process.communicate(timeout=100)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert child not in processes_of(folder)
     same_as_through(folder, tmp_path / "through")

@@ -103,39 +103,10 @@ def test_the_experiments_of_the_package_are_those_at_the_root():
         assert list(tomllib.loads(path.read_text()))[:3] == ["title", "label", "expect"]
 
 
-@pytest.fixture(scope="module")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All runs of the smoke scale, in this process."""
-    folder = tmp_path_factory.mktemp("smoke")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TASKNORM_CACHE", str(tmp_path_factory.getbasetemp() / "glyphs"))
-        for one in all_runs(EXPERIMENTS, "smoke", folder):
-            if isinstance(one.settings, Pretraining):
-                pretrain(one.settings, folder / one.name, say=lambda text: None)
-            else:
-                run(one.settings, folder / one.name)
-    return folder
-
-
-@pytest.mark.parametrize("one", EXPERIMENTS, ids=lambda one: one.name)
-def test_a_smoke_run_of_each(one, smoke):
-    runs = one.runs("smoke", smoke)
-    assert runs
-    assert all(each.finished(smoke) for each in runs)
-
-
 def verb(*words: object) -> str:
     result = CliRunner().invoke(app, ["reproduce", *map(str, words)])
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def test_the_list_names_every_table_and_figure(smoke, tmp_path):
-    found = verb("--list", "--scale", "smoke", "--out", smoke)
-    for label in [*(one.label for one in EXPERIMENTS), *DIAGRAMS]:
-        assert f"{label}: " in found
-    assert "tasknorm reproduce transduction_issues: 3 runs, 3 finished" in found
-    assert "tasknorm reproduce transduction_issues: 3 runs, 0 finished" in verb("--list", "--out", tmp_path)
 
 
 def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
@@ -144,7 +115,19 @@ def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_finished_experiments_end_with_the_report(smoke):
-    found = verb("transduction_issues", "--scale", "smoke", "--out", smoke)
-    assert "all 3 runs are finished" in found
-    assert (smoke / "report" / "report.html").is_file()
+@pytest.mark.usefixtures("glyph_cache")
+def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path):
+    for one in all_runs(EXPERIMENTS, "smoke", tmp_path):
+        if isinstance(one.settings, Pretraining):
+            pretrain(one.settings, tmp_path / one.name, say=lambda text: None)
+        else:
+            run(one.settings, tmp_path / one.name)
+    found = verb("--list", "--scale", "smoke", "--out", tmp_path)
+    for one in EXPERIMENTS:
+        count = len(one.runs("smoke", tmp_path))
+        assert f"{one.label}: {one.title}\n    tasknorm reproduce {one.name}: {count} runs, {count} finished\n" in found
+    for label in DIAGRAMS:
+        assert f"{label}: a diagram; there is nothing to run" in found
+    assert "tasknorm reproduce transduction_issues: 3 runs, 0 finished\n" in verb("--list", "--out", tmp_path / "none")
+    assert "all 3 runs are finished" in verb("transduction_issues", "--scale", "smoke", "--out", tmp_path)
+    assert (tmp_path / "report" / "report.html").is_file()

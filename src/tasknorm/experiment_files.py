@@ -151,6 +151,7 @@ def experiment(name: str) -> Experiment:
         raise SettingsError(f"an experiment is one of {', '.join(names())}, got {name!r}")
     values = tomllib.loads(path.read_text())
     scales = {scale: values.pop(scale) for scale in SCALES}
+    values["expect"] = " ".join(values["expect"].split())
     return Experiment(name=name, scales=scales, **values)
 
 
