@@ -13,7 +13,7 @@ import torch
 from tasknorm.config import SettingsError, read_config
 from tasknorm.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
 from tasknorm.experiment import run as run_once
-from tasknorm.grid import Say, run_grid, tell
+from tasknorm.grid import FailedRunsError, Say, run_grid, tell
 from tasknorm.grid_run import GridRun
 from tasknorm.norms import NORMS, TaskNorm
 from tasknorm.pretrain import EXTRACTOR, Pretraining, pretrain
@@ -29,10 +29,6 @@ EPOCHS = 3  # of pretraining
 PRETRAINING = "pretraining"
 START = 6.0  # seconds until a process is at work
 RESERVE = 0.85  # of the budget may be planned: processes share the machine's memory
-
-
-class FailedRunsError(RuntimeError):
-    """Some trainings failed."""
 
 
 def compare(

@@ -25,6 +25,10 @@ from tasknorm.train import StoppedError
 Say = Callable[[str], object]
 
 
+class FailedRunsError(RuntimeError):
+    """Some runs failed."""
+
+
 class Engine(Protocol):
     """Where runs are done."""
 
