@@ -9,7 +9,7 @@ from runs import tiny
 from tasknorm.grid import run_grid
 from tasknorm.grid_run import GridRun
 
-LONG = {"iterations": 60, "validate_every": 30, "checkpoint_every": 7, "test_tasks": 2}
+LONG = {"iterations": 200, "validate_every": 60, "checkpoint_every": 7, "test_tasks": 2}
 
 
 def small_grid() -> list[GridRun]:

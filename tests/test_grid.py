@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,13 +73,12 @@ def started_grid(folder: Path, engine: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
-def lines(path: Path) -> int:
-    return path.read_bytes().count(b"\n") if path.exists() else 0
+def iterations(folder: Path) -> list[int]:
+    return [one.done(folder) for one in small_grid()]
 
 
-def wait_until_all_have(folder: Path, count: int, process: subprocess.Popen[str]) -> None:
-    """Until each run has done so many iterations."""
-    while any(lines(folder / one.name / "metrics.jsonl") < count for one in small_grid()):
+def wait_until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    while not reached():
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
 
@@ -103,16 +103,16 @@ def same_as_through(folder: Path, through: Path) -> None:
 def test_interrupted_then_killed_then_gone_on_equals_one_that_ran_through(tmp_path):
     folder = tmp_path / "grid"
     process = started_grid(folder, "local")
-    wait_until_all_have(folder, 3, process)
+    wait_until(lambda: min(iterations(folder)) >= 3, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert "the same command goes on with them" in err
     assert not processes_of(folder)
     for one in small_grid():
         assert (folder / one.name / "checkpoints" / f"{one.done(folder):08d}").is_dir()
-    before = max(one.done(folder) for one in small_grid())
+    before = sum(iterations(folder))
     process = started_grid(folder, "local")
-    wait_until_all_have(folder, before + 10, process)
+    wait_until(lambda: sum(iterations(folder)) >= before + 10, process)
     process.kill()
     process.communicate()
     end = time.monotonic() + 10
@@ -128,7 +128,7 @@ def test_on_ray_another_worker_goes_on_with_the_run_of_a_killed_one(tmp_path):
     pytest.importorskip("ray", reason="needs the extra ray")
     folder = tmp_path / "grid"
     process = started_grid(folder, "ray")
-    wait_until_all_have(folder, 10, process)
+    wait_until(lambda: min(iterations(folder)) >= 10, process)
     child, worker = sorted(processes_of(folder).items())[0]
     os.kill(worker, signal.SIGKILL)
     _, err = process.communicate(timeout=300)
