@@ -4,10 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help install demo test lint check bench clean
+.PHONY: help install demo examples test lint check bench clean
 
 help:
-	@echo "make demo    the numbered examples: swap a norm, adapt and predict, audit a predictor"
+	@echo "make demo    which norm is best here, and which peek? A comparison in four minutes, with a page"
+	@echo "make examples  the numbered examples: swap a norm, adapt and predict, audit a predictor, ..."
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
@@ -21,6 +22,9 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY)
 
 demo: $(READY)
+	$(BIN)/tasknorm compare --budget 4 --out demo
+
+examples: $(READY)
 	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done
 
 # glibc then fills fresh memory with NaNs, so that a read of what was never written shows
@@ -40,4 +44,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/sampling.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -39,14 +39,16 @@ def test_every_setting_is_a_flag_and_help_ends_with_an_example():
 def test_train_then_evaluate(tmp_path):
     result = run("train", *flags(tiny(norm="CBN")), "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert "final TBN" in result.stdout
+    assert "final TBN         glyphs 5-way 1-shot, targets: all" in result.stdout
     result = run("evaluate", tmp_path / "run", "--targets", "all,example,class", "--norm", "TBN", "--tasks", "3")
-    assert [line.split()[:4] for line in result.stdout.splitlines()] == [
-        [which, "TBN", "targets:", way] for which in ("final", "best") for way in ("all", "example", "class")
+    assert [line.split()[:7] for line in result.stdout.splitlines()] == [
+        [which, "TBN", "glyphs", "5-way", "1-shot,", "targets:", way]
+        for which in ("final", "best")
+        for way in ("all", "example", "class")
     ]
     assert "transductive" in result.stdout
     found = json.loads(run("evaluate", tmp_path / "run", "--norm", "RN", "--tasks", "3", "--json").stdout)
-    assert found["best"]["RN"]["all"]["tasks"] == 3
+    assert [(row["weights"], row["norm"], row["tasks"]) for row in found] == [("final", "RN", 3), ("best", "RN", 3)]
     failed(run("evaluate", tmp_path / "run", "--norm", "LN"), "norm=LN contradicts the run")
     failed(run("evaluate", tmp_path / "run", "--targets", "each"), "targets are all, example, class, got 'each'")
     failed(run("evaluate", tmp_path), "to evaluate, a folder must hold")

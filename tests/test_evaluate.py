@@ -9,8 +9,10 @@ import torch
 from runs import tiny
 from tasknorm import convert
 from tasknorm.evaluate import Mean, accuracies, evaluate, mean_interval
-from tasknorm.experiment import loaded, run
+from tasknorm.experiment import run
 from tasknorm.from_settings import as_norm, learner_of, task_of
+from tasknorm.meta_test import loaded
+from tasknorm.target_logits import target_logits
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 LEARNERS = ["protonets", "maml", "cnaps"]
@@ -41,6 +43,21 @@ def test_without_transduction_not_one_prediction_changes(learner):
     assert torch.equal(tables[0], tables[1])
     assert torch.equal(tables[0], tables[2])
     assert evaluate(model, tasks, 2).label == "non-transductive"
+
+
+@pytest.mark.parametrize("norm", ["TBN", "TaskNorm-L", "RN", "TaskNorm-r"])
+@pytest.mark.parametrize("learner", ["protonets", "cnaps"])
+def test_parts_that_pass_together_are_as_if_they_came_alone(learner, norm):
+    model, tasks = trained(learner, norm)
+    model, task = model.eval(), tasks(0)
+    predictor = model.adapt(task.context_x, task.context_y)
+    for targets, parts in (("example", torch.arange(10).split(1)), ("class", torch.arange(10).split(2))):
+        (together,) = target_logits(model, [task], targets)
+        with torch.no_grad():
+            alone = torch.cat([predictor(task.target_x[part]) for part in parts])
+        torch.testing.assert_close(together[0], alone)
+        if norm == "TBN":
+            assert not torch.allclose(alone, predictor(task.target_x))
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

@@ -30,6 +30,9 @@ def test_example(example: Path, tmp_path: Path) -> None:
         "01": "1.1: BatchNorm2d(32) -> TaskNormI(32)",
         "02": "of 50 single images right",
         "03": "--- RN:\nnon-transductive",
+        "04": "targets: example, non-transductive",
+        "05": "TBN: ",
+        "06": "episode 2: 15 ways, 127 context and 150 targets",
     }
     assert expected[example.stem[:2]] in printed
 

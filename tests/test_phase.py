@@ -132,6 +132,23 @@ def test_the_context_is_kept_detached_and_counted() -> None:
     torch.testing.assert_close(net[1].context_var, features.var((0, 2, 3), correction=0).detach())
 
 
+@pytest.mark.parametrize("label", NORMS)
+def test_target_sets_that_pass_together_are_as_if_each_came_alone(label: str) -> None:
+    norm = random_norm(label).eval()
+    context, targets = random_task()
+    targets = torch.cat((targets, targets.flip(0) + 1, 2 * targets))
+    with tasknorm.context(norm):
+        norm(context)
+    with tasknorm.target(norm, sets=3):
+        together = norm(targets)
+    for rows, part in zip(together.chunk(3), targets.chunk(3), strict=True):
+        with tasknorm.target(norm):
+            torch.testing.assert_close(rows, norm(part))
+    with pytest.raises(ValueError, match="sets must be a positive integer, got 0"):
+        with tasknorm.target(norm, sets=0):
+            pass
+
+
 def test_joint_stores_nothing() -> None:
     net = model()
     before = copy.deepcopy(net.state_dict())

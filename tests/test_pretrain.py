@@ -7,7 +7,7 @@ import torch
 
 from small_data import write_pets
 from tasknorm import NORMS, nets
-from tasknorm.pretrain import Pretraining, augmented, load_pretrained, pretrain
+from tasknorm.pretrain import Pretraining, augmented, load_pretrained, pretrain, settled_pretraining
 from tasknorm.settings import SettingsError
 from tasknorm.weights import WeightsError
 
@@ -38,6 +38,8 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
     pretrain(settings.model_copy(update={"epochs": 2}), tmp_path / "twice", said.append)
     (tmp_path / "twice" / "extractor.safetensors").unlink()
     pretrain(settings, tmp_path / "twice", said.append)
+    with pytest.raises(SettingsError, match=r"batch=12 contradicts the pretraining in .*, which has batch=10"):
+        pretrain(settings.model_copy(update={"batch": 12}), tmp_path / "twice", said.append)
     path = tmp_path / "through" / "extractor.safetensors"
     assert path.read_bytes() == (tmp_path / "twice" / "extractor.safetensors").read_bytes()
     for norm in NORMS.values():
@@ -48,6 +50,15 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
         assert net.norm.num_batches_tracked > 0
     with pytest.raises(WeightsError, match="of another net than Conv4"):
         load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
+
+
+def test_what_goes_on_keeps_its_settings(settings, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert settled_pretraining({"epochs": "2"}, tmp_path / "run", False).epochs == 2
+    (tmp_path / "run" / "config.json").write_text(settings.model_dump_json())
+    assert settled_pretraining({"epochs": "7"}, tmp_path / "run", True) == settings.model_copy(update={"epochs": 7})
+    with pytest.raises(SettingsError, match="a pretraining needs an empty folder"):
+        settled_pretraining({}, tmp_path / "run", False)
 
 
 def test_augmentation_moves_and_mirrors_each_image():

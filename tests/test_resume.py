@@ -81,3 +81,7 @@ def test_a_damaged_checkpoint_falls_back_and_a_finished_run_stays(tmp_path, capf
     assert "00000012: damaged" in capfd.readouterr().err
     assert (tmp_path / "run" / "model.safetensors").read_bytes() == weights
     assert metrics(tmp_path / "run") == kept
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["seconds"] == pytest.approx(sum(line["seconds"] for line in lines))  # before and after
+    assert result["curve"]["iteration"] == list(range(1, 13))

@@ -9,6 +9,18 @@ from pydantic import ValidationError
 
 from tasknorm.settings import Settings, SettingsError, read_config
 
+META_DATASET = {
+    "net": "resnet18",
+    "image_size": 84,
+    "meta_batch": 16,
+    "iterations": 3750,
+    "sampling": "variable",
+    "learning_rate": 1e-3,
+    "alpha": "functional-shared",
+    "max_context": 400,
+    "test_max_context": 500,
+}
+
 
 @pytest.mark.parametrize(
     ("given", "expected"),
@@ -19,6 +31,11 @@ from tasknorm.settings import Settings, SettingsError, read_config
         ({"source": "mini_imagenet"}, {"meta_batch": 4, "clip": 10.0, "train_targets": 15, "image_size": 84}),
         ({"learner": "protonets", "source": "omniglot_vinyals"}, {"train_way": 60, "halve_every": 2000, "targets": 15}),
         ({"learner": "protonets", "source": "mini_imagenet", "shot": 5}, {"train_way": 20, "scale": "standard"}),
+        ({"learner": "protonets", "source": "dtd,cu_birds"}, META_DATASET | {"reduction": "sum", "halve_every": 0}),
+        ({"learner": "protonets", "sampling": "variable"}, META_DATASET | {"net": "resnet-small", "image_size": 28}),
+        ({"learner": "protonets", "source": "dtd,cu_birds", "sampling": "fixed"}, {"net": "protonets-conv4"}),
+        ({"learner": "cnaps", "source": "dtd"}, META_DATASET | {"film": True, "encoder_filters": 64, "max_way": 40}),
+        ({"learner": "cnaps", "source": "dtd", "norm": "IN"}, {"iterations": 12_500}),
     ],
 )
 def test_the_papers_protocols(given, expected):
@@ -42,6 +59,12 @@ def test_the_papers_protocols(given, expected):
         ({"net": "protonets-conv4"}, ["net=protonets-conv4 contradicts learner=maml"]),
         ({"meta_batch": 2, "accumulate": 3}, ["accumulate=3 contradicts meta_batch=2"]),
         ({"learning_rate": float("nan")}, ["learning_rate"]),
+        ({"source": "glyphs,,dtd"}, ["source must be different names", "'glyphs,,dtd'"]),
+        ({"test_sources": "dtd,dtd"}, ["test_sources must be different names"]),
+        ({"test_targets": "all,each"}, ["test_targets must be some of all, example, class"]),
+        ({"test_ways": "5,x"}, ["test_ways must be numbers of at least 2"]),
+        ({"test_ways": "5,20"}, ["test_ways=5,20 contradicts way=5"]),
+        ({"learner": "cnaps", "test_ways": "5"}, ["test_ways=5 contradicts sampling=variable"]),
     ],
 )
 def test_errors_name_the_setting(given, words):
@@ -49,6 +72,22 @@ def test_errors_name_the_setting(given, words):
         Settings.of({"learner": "maml"} | given)
     for word in words:
         assert word in str(error.value)
+
+
+def test_an_unknown_learner_is_all_that_is_said():
+    with pytest.raises(SettingsError) as error:
+        Settings.of({"learner": "mamal"})
+    assert ";" not in str(error.value)
+
+
+def test_lists_by_commas_or_as_lists():
+    given = {"learner": "protonets", "source": ["glyphs", "dtd"], "sampling": "fixed", "test_ways": [5, 20]}
+    settings = Settings.of(given)
+    assert settings == Settings.of(given | {"source": "glyphs, dtd", "test_ways": "5,20"})
+    assert settings.sources == settings.tested_sources == ("glyphs", "dtd")
+    assert settings.tested_ways == (5, 20)
+    assert Settings.of({"learner": "cnaps"}).tested_ways == (None,)
+    assert Settings.of({"learner": "maml", "test_sources": "omniglot"}).tested_sources == ("omniglot",)
 
 
 def test_settings_are_frozen():

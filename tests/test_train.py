@@ -36,7 +36,7 @@ def test_a_run_leaves_its_records(tmp_path, learner):
         "result.json",
     }
     assert json.loads((tmp_path / "result.json").read_text()) == result
-    assert result["final"]["TaskNorm-I"]["all"]["label"] == "non-transductive"
+    assert {row["label"] for row in result["accuracies"]} == {"non-transductive"}
     assert [line["iteration"] for line in lines(tmp_path) if "loss" in line] == list(range(1, 13))
     assert [line["iteration"] for line in lines(tmp_path) if "validation/TaskNorm-I" in line] == [5, 10, 12]
 
@@ -48,7 +48,7 @@ def test_tbn_trains_as_cbn_and_keeps_a_best_model_for_each(tmp_path):
         "best-CBN.safetensors",
         "best-RN.safetensors",
     }
-    labels = {norm: found["all"]["label"] for norm, found in result["final"].items()}
+    labels = {row["norm"]: row["label"] for row in result["accuracies"] if row["weights"] == "final"}
     assert labels == {"TBN": "transductive", "CBN": "non-transductive", "RN": "non-transductive"}
     run(tiny(norm="CBN"), tmp_path / "as_cbn")
     own, as_cbn = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "as_cbn"))
@@ -143,6 +143,29 @@ def test_tensorboard_without_its_extra_is_a_clear_error(tmp_path, monkeypatch):
         run(tiny(tensorboard=True), tmp_path)
 
 
+def test_tensorboard_gets_what_the_metrics_get(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(tiny(tensorboard=True, test_tasks=0, iterations=6), tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert {"loss", "accuracy", "seconds", "validation/TaskNorm-I"} <= set(events.Tags()["scalars"])
+    written = [(event.step, event.value) for event in events.Scalars("loss")]
+    assert written == [(line["iteration"], pytest.approx(line["loss"])) for line in lines(tmp_path) if "loss" in line]
+
+
+def test_a_compiled_run_is_recorded_and_learns_the_same(tmp_path):
+    losses = []
+    for compiled in (False, True):
+        folder = tmp_path / str(compiled)
+        settings = tiny(norm="LN", compile=compiled, filters=4, iterations=3, validate_every=0, test_tasks=2)
+        assert len(run(settings, folder)["accuracies"]) == 1
+        assert json.loads((folder / "config.json").read_text())["compile"] is compiled
+        losses.append([line["loss"] for line in lines(folder)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 def test_bf16(tmp_path):
     run(tiny(bf16=True, test_tasks=0, iterations=4), tmp_path)
     assert all(torch.isfinite(value).all() for value in load_file(tmp_path / "model.safetensors").values())
@@ -151,5 +174,5 @@ def test_bf16(tmp_path):
 @pytest.mark.parametrize(("learner", "chance"), [("protonets", 0.2), ("maml", 0.2)])
 def test_training_beats_chance(tmp_path, learner, chance):
     settings = tiny(learner=learner, iterations=60, meta_batch=8, filters=16, test_tasks=50, validate_every=0)
-    result = run(settings, tmp_path)["final"]["TaskNorm-I"]["all"]
+    (result,) = run(settings, tmp_path)["accuracies"]
     assert result["accuracy"] - result["interval"] > chance + 0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tasknorm.settings import SettingsError
+from tasknorm.config import SettingsError
 
 
 def chosen_device(name: str) -> torch.device:

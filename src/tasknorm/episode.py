@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
+
+Targets = Literal["all", "example", "class"]  # how a task's targets come: all at once, one example, one class at a time
+TARGETS: tuple[Targets, ...] = ("all", "example", "class")
 
 
 @dataclass(frozen=True)

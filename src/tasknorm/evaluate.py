@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import groupby, islice
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tasknorm.audit import audit
-from tasknorm.episode import Episode
+from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.norms import Norm
 from tasknorm.ranks import Ranks
+from tasknorm.target_logits import STEPS, target_logits
 
-Targets = Literal["all", "example", "class"]
-TARGETS: tuple[Targets, ...] = ("all", "example", "class")
 AT_ONCE = 32  # tasks that pass together
-STEPS = 10  # of MAML at meta-test
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class Evaluation:
         tasks: how many.
         targets: how they came.
         label: "transductive" or "non-transductive".
+        seconds: for each task, its images included.
         step: MAML's inner step of `mean`; None for learners without steps.
         steps: MAML's accuracy after each step; their largest is what the TaskNorm paper reports.
     """
@@ -49,6 +50,7 @@ class Evaluation:
     tasks: int
     targets: Targets
     label: str
+    seconds: float
     step: int | None = None
     steps: tuple[Mean, ...] = ()
 
@@ -69,6 +71,7 @@ def evaluate(
     targets: Targets = "all",
     *,
     step: int | None = None,
+    label: str | None = None,
     ranks: Ranks | None = None,
 ) -> Evaluation:
     """Test a learner on tasks 0, 1, 2, ... of `episode`.
@@ -79,14 +82,22 @@ def evaluate(
         tasks: how many.
         targets: predict a task's targets all at once, one example, or one class at a time.
         step: MAML's inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
+        label: what `transduction_label` said of this learner, if it has been asked before.
         ranks: the processes that share the tasks; this one alone if left out.
 
     Raises:
         ValueError: if there is no task, or `targets` is unknown.
     """
+    began = time.monotonic()
     table = accuracies(learner, episode, tasks, targets, ranks)
-    first = episode(0).to(next(learner.parameters()).device)
-    return _evaluation(table, targets, transduction_label(learner, first), step, hasattr(learner, "steps"))
+    seconds = (time.monotonic() - began) / tasks
+    label = label or transduction_label(learner, episode(0))
+    steps = tuple(mean_interval(column) for column in table.T)
+    if not hasattr(learner, "steps"):
+        return Evaluation(steps[0], tasks, targets, label, seconds)
+    if step is None:
+        step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
+    return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps)
 
 
 @torch.no_grad()
@@ -111,15 +122,25 @@ def accuracies(
     was_training = learner.training
     learner.eval()
     try:
-        for start in range(share.start, share.stop, AT_ONCE):
-            numbers = range(start, min(start + AT_ONCE, share.stop))
-            episodes = [episode(number).to(device) for number in numbers]
-            for number, task, logits in zip(numbers, episodes, _logits(learner, episodes, targets), strict=True):
+        for numbers, episodes in _batches(episode, share, device):
+            predicted = target_logits(learner, episodes, targets)
+            for number, task, logits in zip(numbers, episodes, predicted, strict=True):
                 table[number] = torch.tensor([accuracy(scores, task.target_y) for scores in logits], dtype=table.dtype)
     finally:
         learner.train(was_training)
     ranks.add([table])
     return table
+
+
+def _batches(
+    episode: Callable[[int], Episode], share: range, device: torch.device
+) -> Iterator[tuple[list[int], list[Episode]]]:
+    """Numbered neighbours of one shape, which can pass together; others would only take memory."""
+    found = ((number, episode(number).to(device)) for number in share)
+    for _, alike in groupby(found, lambda pair: (pair[1].context_x.shape, pair[1].target_x.shape)):
+        while batch := list(islice(alike, AT_ONCE)):
+            numbers, episodes = zip(*batch, strict=True)
+            yield list(numbers), list(episodes)
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
@@ -143,6 +164,7 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     Raises:
         RuntimeError: if a norm promises not to be transductive and the audit finds that it is.
     """
+    episode = episode.to(next(learner.parameters()).device)
     sees_targets = getattr(learner, "extractor", learner)  # CNAPs' set encoder sees contexts only
     promised = any(norm.transductive for norm in sees_targets.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
@@ -154,60 +176,3 @@ def transduction_label(learner: Any, episode: Episode) -> str:
     if found.transductive and not promised:
         raise RuntimeError(f"the learner's norms promise not to be transductive, and an audit finds:\n{found}")
     return label
-
-
-def _evaluation(table: Tensor, targets: Targets, label: str, step: int | None, has_steps: bool) -> Evaluation:
-    """From accuracies `(tasks, steps)`."""
-    steps = tuple(mean_interval(column) for column in table.T)
-    if not has_steps:
-        return Evaluation(steps[0], len(table), targets, label)
-    if step is None:
-        step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
-    return Evaluation(steps[step - 1], len(table), targets, label, step, steps)
-
-
-def _logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
-    """Logits `(steps, targets, way)` of each task, with its targets in their own order."""
-    if targets == "all":
-        return _together(learner, episodes)
-    divided = [_parts(episode.target_y, targets) for episode in episodes]
-    logits = iter(_apart(learner, episodes, divided))
-    results = []
-    for parts in divided:
-        joined = torch.cat([next(logits) for _ in parts], dim=1)
-        results.append(joined[:, torch.cat(parts).argsort()])
-    return results
-
-
-def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
-    if hasattr(learner, "steps"):
-        return list(learner.steps(episodes, STEPS))
-    return [logits[None] for logits in learner.learn(episodes).logits]
-
-
-def _apart(learner: Any, episodes: Sequence[Episode], divided: Sequence[list[Tensor]]) -> Iterator[Tensor]:
-    """Logits `(steps, part, way)` of each part of each task; no part is seen together with another."""
-    if hasattr(learner, "steps"):
-        # The first part of every task, then the second, ...: as many tasks pass together as with all targets at once,
-        # so that each adapts to the same bits.
-        columns = [
-            learner.steps([_only(episode, part) for episode, part in zip(episodes, column, strict=True)], STEPS)
-            for column in zip(*divided, strict=True)
-        ]
-        for row in zip(*columns, strict=True):
-            yield from row
-        return
-    for episode, parts in zip(episodes, divided, strict=True):
-        predictor = learner.adapt(episode.context_x, episode.context_y)
-        yield from (predictor(episode.target_x[part])[None] for part in parts)
-
-
-def _only(episode: Episode, part: Tensor) -> Episode:
-    return Episode(episode.context_x, episode.context_y, episode.target_x[part], episode.target_y[part])
-
-
-def _parts(labels: Tensor, targets: Targets) -> list[Tensor]:
-    everything = torch.arange(len(labels), device=labels.device)
-    if targets == "example":
-        return list(everything.split(1))
-    return [everything[labels == label] for label in labels.unique()]

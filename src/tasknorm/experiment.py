@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,17 +12,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from tasknorm.config import SettingsError, read_config
+from tasknorm.curves import curves
+from tasknorm.data import DataError
 from tasknorm.data.atomic import write_atomically
 from tasknorm.devices import chosen_device
 from tasknorm.episode import Episode
-from tasknorm.evaluate import TARGETS, Evaluation, Targets, accuracies, evaluate
+from tasknorm.evaluate import accuracies
 from tasknorm.from_settings import as_norm, learner_of, task_of
+from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
-from tasknorm.settings import Settings, SettingsError, parsed, read_config
-from tasknorm.train import best_name, train
-from tasknorm.weights import label, read_weights, weights_of, write_weights
+from tasknorm.results import CONFIG, RESULT, result_text
+from tasknorm.settings import Settings, parsed
+from tasknorm.train import train
+from tasknorm.weights import label, weights_of, write_weights
 
-CONFIG, RESULT, FINAL = "config.json", "result.json", "model.safetensors"
 MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
 
 
@@ -37,118 +38,46 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
     """
     if (folder / RESULT).exists():
         print(f"{folder}: finished already", file=sys.stderr)
-        return dict(json.loads((folder / RESULT).read_bytes()))
+        return read_config(folder / RESULT)
     device = chosen_device(settings.device)
     with ranks(device.type) as all_ranks:
         if all_ranks.count > settings.meta_batch:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
             )
-        began = time.monotonic()
         learner = learner_of(settings).to(device)
-        tasks, valid_tasks = task_of(settings, "train"), task_of(settings, "valid")
+        tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
+        if settings.validate_every and not valid_tasks:
+            raise DataError(
+                f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
+                "name some in its splits file"
+            )
         if all_ranks.first and not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
-        validate = partial(validation, settings=settings, episode=valid_tasks, all_ranks=all_ranks)
+        validate = partial(validation, settings=settings, episodes=valid_tasks, all_ranks=all_ranks)
         train(learner, settings, tasks, validate, folder, all_ranks)
-        seconds = time.monotonic() - began
-        weights = weights_of(learner)
         if all_ranks.first:
-            write_weights(folder / FINAL, weights, label(settings.learner, settings.trained_norm))
-        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "seconds": seconds}
-        result |= accuracies_of(settings, folder, all_ranks) if settings.test_tasks else {}
+            write_weights(folder / FINAL, weights_of(learner), label(settings.learner, settings.trained_norm))
+        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": torch.get_num_threads()}
+        result |= curves(folder) if all_ranks.first else {}
+        result |= {"alphas": alphas_of(learner), "accuracies": []}
+        result |= meta_test(settings, folder, all_ranks) if settings.test_tasks else {}
         if all_ranks.first:
-            write_atomically(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+            write_atomically(folder / RESULT, result_text(result))
     return result
 
 
 def validation(
-    learner: nn.Module, settings: Settings, episode: Callable[[int], Episode], all_ranks: Ranks
-) -> dict[str, float]:
-    """Accuracy on the validation tasks under each norm that the weights serve."""
-    found = {}
+    learner: nn.Module, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], all_ranks: Ranks
+) -> dict[str, dict[str, float]]:
+    """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
+    found: dict[str, dict[str, float]] = {}
     for norm in settings.tested_norms:
-        table = accuracies(as_norm(learner, norm, settings), episode, settings.validation_tasks, ranks=all_ranks)
-        found[norm] = float(table.mean(0).max())
+        model = as_norm(learner, norm, settings)
+        for source, episode in episodes.items():
+            table = accuracies(model, episode, settings.validation_tasks, ranks=all_ranks)
+            found.setdefault(norm, {})[source] = float(table.mean(0).max())
     return found
-
-
-def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None) -> int | None:
-    """MAML's inner step with the best accuracy on the validation tasks; None for learners without steps."""
-    if not hasattr(learner, "steps"):
-        return None
-    table = accuracies(learner, task_of(settings, "valid"), settings.validation_tasks, ranks=all_ranks)
-    return 1 + int(table.mean(0).argmax())
-
-
-def accuracies_of(
-    settings: Settings,
-    folder: Path,
-    all_ranks: Ranks | None = None,
-    *,
-    norms: Sequence[str] | None = None,
-    targets: Sequence[Targets] = ("all",),
-    tasks: int | None = None,
-    seed: int = 0,
-) -> dict[str, Any]:
-    """Test a run's final and best weights: `{"final": {norm: {targets: evaluation}}, "best": ...}`.
-
-    MAML's inner step is chosen on the validation tasks.
-    """
-    results: dict[str, Any] = {}
-    for which in ("final", "best"):
-        for norm in norms or settings.tested_norms:
-            path = folder / (FINAL if which == "final" else best_name(norm, settings))
-            if which == "best" and not settings.validate_every:
-                continue
-            learner = loaded(settings, path, norm, all_ranks)
-            step = chosen_step(learner, settings, all_ranks)
-            test = task_of(settings, "test", seed)
-            for way in targets:
-                found = evaluate(learner, test, tasks or settings.test_tasks or 600, way, step=step, ranks=all_ranks)
-                results.setdefault(which, {}).setdefault(norm, {})[way] = described(found)
-    return results
-
-
-def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> dict[str, Any]:
-    """Test the run in a folder (see `accuracies_of`).
-
-    Raises:
-        SettingsError: if the folder holds no finished training, or a choice is unknown.
-    """
-    if not (folder / FINAL).exists():
-        raise SettingsError(f"{folder}: to evaluate, a folder must hold a run's {FINAL}; finish its training first")
-    for way in targets:
-        if way not in TARGETS:
-            raise SettingsError(f"targets are {', '.join(TARGETS)}, got {way!r}; name some of these")
-    settings = Settings.of(read_config(folder / CONFIG))
-    norms = (norm or settings.norm,)
-    chosen = [way for way in TARGETS if way in targets]
-    with ranks(chosen_device(settings.device).type) as all_ranks:
-        return accuracies_of(settings, folder, all_ranks, norms=norms, targets=chosen, tasks=tasks, seed=seed)
-
-
-def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = None) -> nn.Module:
-    """A trained learner, under a norm that shares its training; the first process reads its weights."""
-    if norm not in settings.tested_norms:
-        raise SettingsError(
-            f"norm={norm} contradicts the run, which trained {settings.trained_norm} and serves "
-            f"{', '.join(settings.tested_norms)}; choose one of these"
-        )
-    learner = learner_of(settings)
-    all_ranks = all_ranks or Ranks()
-    about = label(settings.learner, settings.trained_norm)
-    learner.load_state_dict(all_ranks.same(read_weights(path, about) if all_ranks.first else None))
-    return as_norm(learner, norm, settings).to(chosen_device(settings.device))
-
-
-def described(found: Evaluation) -> dict[str, Any]:
-    """An evaluation as JSON has it."""
-    values = {"targets": found.targets, "tasks": found.tasks, "label": found.label} | asdict(found.mean)
-    if not found.steps:
-        return values
-    steps = [asdict(mean) for mean in found.steps]
-    return values | {"step": found.step, "maximum": asdict(found.maximum), "steps": steps}
 
 
 def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bool) -> Settings:

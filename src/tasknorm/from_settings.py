@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import torch
 from torch import nn
 
 from tasknorm.convert import convert
-from tasknorm.data import Cached, Episodes, FixedSampler, Spec, VariableSampler, opened, scaled
+from tasknorm.data import Cached, Episodes, FixedSampler, Mixture, Source, Spec, VariableSampler, opened, scaled
 from tasknorm.data.draw import Sampler
+from tasknorm.data.places import data_folder
 from tasknorm.data.source import chosen_split
 from tasknorm.episode import Episode
 from tasknorm.learners import LEARNERS
@@ -25,8 +27,7 @@ from tasknorm.settings import ONLY, Settings
 def learner_of(settings: Settings) -> nn.Module:
     """A learner with the run's initial weights."""
     torch.manual_seed(settings.seed)
-    channels = opened(settings.source).channels
-    options: dict[str, Any] = {"image_shape": (channels, settings.image_size, settings.image_size)}
+    options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
     options |= {"filters": settings.filters} if settings.filters else {}
     options |= {"way": settings.way} if settings.learner == "maml" else {}
     options |= {"film": True} if settings.film else {}
@@ -66,22 +67,63 @@ def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
     return norm
 
 
-def task_of(settings: Settings, split: str, seed: int | None = None) -> Callable[[int], Episode]:
-    """Task number i of a split, scaled for the net."""
-    images = Cached(opened(settings.source), settings.image_size)
-    episodes = Episodes(images, sampler_of(settings, images.spec, split), settings.seed if seed is None else seed)
+def task_of(
+    settings: Settings,
+    split: str,
+    seed: int | None = None,
+    *,
+    sources: Sequence[str] | None = None,
+    way: int | None = None,
+) -> Callable[[int], Episode]:
+    """Task number i of a split, scaled for the net.
+
+    Args:
+        settings: of the run.
+        split: train, valid or test.
+        seed: of the tasks; the run's if left out.
+        sources: each task is of one of these; the run's if left out.
+        way: classes of a task, unless they vary; the run's if left out.
+    """
+    channels = channels_of(settings)
+    chosen = [opened_once(source) for source in sources or settings.sources]
+    images = [Cached(source, settings.image_size, channels) for source in chosen]
+    samplers = [sampler_of(settings, each.spec, split, way) for each in images]
+    sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
+    episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
     return lambda number: scaled(episodes[number], SCALES[settings.scale])
 
 
-def sampler_of(settings: Settings, spec: Spec, split: str) -> Sampler:
+def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
     """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
     part = chosen_split(spec, split)
+    trains = split == "train"
+    targets = settings.train_targets if trains else settings.targets
     if settings.sampling == "variable":
-        return VariableSampler(part) if split == "train" else VariableSampler(part, max_way=50, max_context=500)
-    way, targets = settings.way, settings.targets
-    if split == "train":
-        way, targets = settings.train_way, settings.train_targets
+        test_caps = settings.test_max_way, settings.test_max_context
+        max_way, max_context = (settings.max_way, settings.max_context) if trains else test_caps
+        return VariableSampler(part, max_way, max_context, max_targets=targets)
+    way = way or (settings.train_way if trains else settings.way)
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
+
+
+def validated_sources(settings: Settings) -> tuple[str, ...]:
+    """The training sources that have classes to validate on."""
+    return tuple(source for source in settings.sources if opened_once(source).spec.splits["valid"].classes)
+
+
+def channels_of(settings: Settings) -> int:
+    """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised."""
+    return max(opened_once(source).channels for source in (*settings.sources, *settings.tested_sources))
+
+
+def opened_once(source: str) -> Source:
+    """A source, read from its place once in a process: listing a large archive takes a second."""
+    return _opened(source, data_folder())
+
+
+@cache
+def _opened(source: str, root: Path) -> Source:
+    return opened(source, root)
 
 
 def as_norm(learner: nn.Module, norm: str, settings: Settings) -> nn.Module:

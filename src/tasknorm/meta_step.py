@@ -43,7 +43,7 @@ def meta_step(
     Args:
         learner: in `train()`.
         episodes: this process's share of the meta-batch.
-        settings: of the run; `meta_batch`, `accumulate` and `bf16` are used.
+        settings: of the run; `meta_batch`, `sampling`, `accumulate` and `bf16` are used.
         ranks: the processes that hold the other shares.
         first: the number of the first of these episodes, for messages.
         stop: whether this process was asked to stop; all learn of it.
@@ -53,7 +53,9 @@ def meta_step(
     """
     running = _Running(learner, settings.meta_batch)
     losses, correct = 0.0, 0.0
-    for part in _parts(len(episodes), settings.accumulate):
+    # Variable tasks differ in shape and pass one by one anyway: the graph of one is all that is kept.
+    parts = len(episodes) if settings.sampling == "variable" else settings.accumulate
+    for part in _parts(len(episodes), parts):
         chosen = episodes[part.start : part.stop]
         with running.moved_by(len(chosen)), torch.autocast(_device(learner), torch.bfloat16, settings.bf16):
             outcome = learner.learn(chosen)

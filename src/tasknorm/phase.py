@@ -77,17 +77,21 @@ def context(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def target(model: nn.Module) -> Iterator[nn.Module]:
+def target(model: nn.Module, sets: int = 1) -> Iterator[nn.Module]:
     """Forward passes inside carry targets, normalised with what the last `context` left behind.
 
     Args:
         model: any module that contains norms of this package.
+        sets: how many target sets of equal size the batch holds, end to end, all of this context: each is normalised
+            as if it had come alone.
 
     Raises:
         PhaseError: if the model has no such norm or is in a phase already; in the forward pass, if a norm that needs a
             context has seen none.
+        ValueError: if the number of sets is not positive; in the forward pass, if the batch cannot be divided so.
     """
-    with _phase(model, Phase("target")):
+    _check_positive("sets", sets)
+    with _phase(model, Phase("target", sets)):
         yield model
 
 

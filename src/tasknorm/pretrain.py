@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tasknorm.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.config import SettingsError, in_words, read_config
 from tasknorm.data import Cached, opened, signed, standard, unit
 from tasknorm.data.atomic import write_atomically
 from tasknorm.data.source import chosen_split
@@ -27,11 +28,11 @@ from tasknorm.devices import chosen_device
 from tasknorm.meta_step import DivergedError
 from tasknorm.nets import NETS
 from tasknorm.norms import CBN
-from tasknorm.settings import SettingsError, in_words
 from tasknorm.weights import WeightsError, label, read_weights, weights_of, write_weights
 
 SCALES = {"unit": unit, "signed": signed, "standard": standard}
-EXTRACTOR, RECORD, CHECKPOINTS = "extractor.safetensors", "pretraining.json", "checkpoints"
+CONFIG, EXTRACTOR, RECORD, CHECKPOINTS = "config.json", "extractor.safetensors", "pretraining.json", "checkpoints"
+MACHINE = ("epochs", "device")  # may differ when a pretraining goes on
 ABOUT = label("pretraining", "CBN")
 
 
@@ -70,17 +71,30 @@ class Pretraining(BaseModel):
 def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] = print) -> dict[str, object]:
     """Train an extractor to tell the classes of the train split apart; goes on from its last epoch.
 
-    Leaves `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
+    Leaves `config.json`, `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
 
     Args:
         settings: of the pretraining.
-        folder: empty, or with an unfinished pretraining of the same settings.
+        folder: empty, or with an unfinished pretraining of the same settings; it may go on to more epochs.
         say: is told of each epoch.
 
     Returns:
         The contents of `pretraining.json`: settings, and the loss and accuracy of each epoch.
+
+    Raises:
+        SettingsError: if the pretraining in the folder has other settings; names the first.
+        DivergedError: at a loss that is not finite.
     """
     device = chosen_device(settings.device)
+    if (folder / CONFIG).exists():
+        recorded = read_config(folder / CONFIG)
+        for key, value in settings.model_dump().items():
+            if key not in MACHINE and recorded.get(key) != value:
+                raise SettingsError(
+                    f"{key}={value} contradicts the pretraining in {folder}, which has {key}={recorded.get(key)}; "
+                    "leave it out or choose another folder"
+                )
+    write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
     source = opened(settings.source)
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
@@ -107,6 +121,19 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
     write_atomically(folder / RECORD, (json.dumps(record, indent=2) + "\n").encode())
     return record
+
+
+def settled_pretraining(given: dict[str, object], folder: Path, resume: bool) -> Pretraining:
+    """The given settings, and for the rest those of the pretraining that goes on.
+
+    Raises:
+        SettingsError: if the folder is in use and is not to be resumed, or a setting is wrong.
+    """
+    used = folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
+    if used and not resume:
+        raise SettingsError(f"{folder}: a pretraining needs an empty folder; add --resume or choose another")
+    recorded = read_config(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    return Pretraining.of(recorded | given)
 
 
 def _epoch(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
+from tasknorm.config import Names, about, in_words, joined
+from tasknorm.config import SettingsError as SettingsError
+from tasknorm.config import read_config as read_config
+from tasknorm.episode import TARGETS
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
@@ -19,17 +20,8 @@ SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (se
 ONLY = {
     "maml": ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once"),
     "protonets": ("reduction",),
-    "cnaps": ("film", "regulariser"),
+    "cnaps": ("film", "regulariser", "encoder_filters"),
 }
-
-
-class SettingsError(ValueError):
-    """A setting is unknown, wrong, or contradicts another."""
-
-
-def about(text: str, **bounds: Any) -> Any:
-    """A setting without a value of its own: the protocol gives one, or it stays None."""
-    return Field(default=None, description=text, **bounds)
 
 
 class Settings(BaseModel):
@@ -39,7 +31,7 @@ class Settings(BaseModel):
 
     # What is trained
     learner: str = Field(description="maml, protonets or cnaps.")
-    source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
+    source: Names = Field("glyphs", description="A data set's name or path; several by commas, each task of one.")
     norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
     net: str = Field(description="The network, by its name.")
     pretrained: str | None = about("Weights of the net, as `tasknorm pretrain` writes them.")
@@ -59,6 +51,10 @@ class Settings(BaseModel):
     image_size: int = Field(ge=1, description="Height and width of the images.")
     scale: Literal["unit", "signed", "standard"] = Field("unit", description="To [0, 1], [-1, 1], or standardised.")
     rotate: bool = Field(False, description="Turn each class of a task by a multiple of 90 degrees.")
+    max_way: int = Field(40, ge=5, description="Classes of a variable task at meta-train, at most.")
+    max_context: int = Field(400, ge=5, description="Context images of a variable task at meta-train, at most.")
+    test_max_way: int = Field(50, ge=5, description="Classes of a variable task at meta-test, at most.")
+    test_max_context: int = Field(500, ge=5, description="Context images of a variable task at meta-test, at most.")
 
     # The learner
     inner_lr: float | None = about("MAML: step size of the inner loop, for a loss that sums over classes.", gt=0)
@@ -67,14 +63,14 @@ class Settings(BaseModel):
     first_order: bool | None = about("MAML: treat inner gradients as constants.")
     at_once: int | None = about("MAML: tasks that run together at most; fewer need less memory.", ge=1)
     reduction: Literal["mean", "sum"] | None = about("ProtoNets: of a task's loss over its targets.")
-
     film: bool | None = about("CNAPs: adapt features, by FiLM, and not the classifier alone.")
     regulariser: float | None = about("CNAPs: weight of the FiLM generator's regulariser.", ge=0)
+    encoder_filters: int | None = about("CNAPs: channels of the set encoder.", ge=1)
 
     # The loop
     iterations: int = Field(ge=1, description="Steps of the optimizer.")
     meta_batch: int = Field(ge=1, description="Tasks of each step.")
-    accumulate: int = Field(1, ge=1, description="Parts in which a meta-batch passes; more need less memory.")
+    accumulate: int = Field(1, ge=1, description="Parts in which fixed tasks pass; more need less memory.")
     learning_rate: float = Field(gt=0, description="Of Adam.")
     halve_every: int = Field(0, ge=0, description="Halve the learning rate after so many iterations; 0 never.")
     clip: float | None = about("Bound of each element of the gradient.", gt=0)
@@ -87,8 +83,11 @@ class Settings(BaseModel):
 
     # Validation, test, records
     validate_every: int = Field(500, ge=0, description="Iterations between validations; 0 for none.")
-    validation_tasks: int = Field(100, ge=1, description="Tasks of each validation, always the same.")
-    test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end; 0 for none.")
+    validation_tasks: int = Field(100, ge=1, description="Tasks of each validation and source, always the same.")
+    test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end, for each source; 0 for none.")
+    test_sources: Names | None = about("Where test tasks come from, by commas; as in training if left out.")
+    test_ways: Names | None = about("Classes of test tasks, by commas; `way` if left out.")
+    test_targets: Names = Field("all", description="How targets come in the test: all, example, class, by commas.")
     checkpoint_every: int = Field(100, ge=1, description="Iterations between checkpoints.")
     tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
 
@@ -114,10 +113,37 @@ class Settings(BaseModel):
             way, shot = int(named["way"]), int(named["shot"])
         except (TypeError, ValueError):
             way, shot = 5, 1  # refused below, by name
+        sources = joined(named["source"]).split(",")
+        papers = protocol(named["learner"], sources, named["norm"], way, shot, named.get("sampling"))
         try:
-            return cls(**(protocol(named["learner"], named["source"], named["norm"], way, shot) | named))
+            return cls(**(papers | named))
         except ValidationError as error:
-            raise SettingsError("; ".join(in_words(e, cls) for e in error.errors())) from None
+            errors = error.errors()
+            # An unknown learner has no protocol, and what it would have given is missing: that is not to be said.
+            wrong = [e for e in errors if e["type"] != "missing"] or errors
+            raise SettingsError("; ".join(in_words(e, cls) for e in wrong)) from None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where training tasks come from."""
+        return tuple(self.source.split(","))
+
+    @property
+    def tested_sources(self) -> tuple[str, ...]:
+        """Where test tasks come from."""
+        return tuple((self.test_sources or self.source).split(","))
+
+    @property
+    def tested_ways(self) -> tuple[int | None, ...]:
+        """Classes of test tasks; None if they vary."""
+        if self.sampling == "variable":
+            return (None,)
+        return tuple(int(way) for way in self.test_ways.split(",")) if self.test_ways else (self.way,)
+
+    @property
+    def tested_targets(self) -> tuple[str, ...]:
+        """How targets come in the test."""
+        return tuple(self.test_targets.split(","))
 
     @property
     def trained_norm(self) -> str:
@@ -143,6 +169,18 @@ class Settings(BaseModel):
             raise ValueError(f"must be one of {', '.join(choices)}")
         return value
 
+    @field_validator("source", "test_sources", "test_ways", "test_targets")
+    @classmethod
+    def _listed(cls, value: str | None, info: Any) -> str | None:
+        parts = [] if value is None else value.split(",")
+        if not all(parts) or len(set(parts)) < len(parts):
+            raise ValueError("must be different names, joined by commas")
+        if info.field_name == "test_ways" and not all(part.isdecimal() and int(part) > 1 for part in parts):
+            raise ValueError("must be numbers of at least 2, joined by commas")
+        if info.field_name == "test_targets" and not set(parts) <= set(TARGETS):
+            raise ValueError(f"must be some of {', '.join(TARGETS)}, joined by commas")
+        return value
+
     @model_validator(mode="after")
     def _agree(self) -> Self:
         for learner, names in ONLY.items():
@@ -158,8 +196,12 @@ class Settings(BaseModel):
         if self.learner == "maml":
             self._refuse_if(self.train_way != self.way, "train_way", f"way={self.way}: MAML's classifier has one size")
             self._refuse_if(self.sampling == "variable", "sampling", "learner=maml: its classifier has one size")
+            other_ways = self.tested_ways != (self.way,)
+            self._refuse_if(other_ways, "test_ways", f"way={self.way}: MAML's classifier has one size")
             self._refuse_if(self.recompute, "recompute", "learner=maml, whose weights change: lower at_once instead")
             self._refuse_if(self.compile and not self.first_order, "compile", "first_order=False")
+        fixed = self.test_ways is not None and self.sampling == "variable"
+        self._refuse_if(fixed, "test_ways", "sampling=variable, where ways vary")
         self._refuse_if(self.compile and self.recompute, "compile", "recompute=True")
         self._refuse_if(self.accumulate > self.meta_batch, "accumulate", f"meta_batch={self.meta_batch}")
         return self
@@ -169,38 +211,11 @@ class Settings(BaseModel):
             raise ValueError(f"{name}={getattr(self, name)} contradicts {other}; change one or leave {name} out")
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """The settings in a TOML or JSON file.
-
-    Raises:
-        SettingsError: if it is neither.
-    """
-    try:
-        text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: a config is a TOML or .json file of settings, and this is not: {error}") from None
-    if not isinstance(values, dict):
-        raise SettingsError(f"{path}: a config is a table of settings, got {type(values).__name__}")
-    return values
-
-
 def parsed(name: str, value: Any) -> Any:
     """The value of one setting, from a flag's text if need be."""
-    kind: Any = Settings.model_fields[name].annotation
+    field = Settings.model_fields[name]
+    kind: Any = Annotated[field.annotation, field]
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError:
         return value  # refused where all settings are
-
-
-def in_words(error: Any, model: type[BaseModel]) -> str:
-    """One of pydantic's complaints as a rule, the value received, and the fix."""
-    name = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        known = ", ".join(model.model_fields)
-        return f"{name} is no setting; correct its name, the settings are {known}"
-    if error["type"] == "missing":
-        return f"{name} is needed; set it"
-    message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{name} {message}, got {error['input']!r}" if name else message

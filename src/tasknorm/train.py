@@ -24,7 +24,8 @@ from tasknorm.watch import Watch
 from tasknorm.weights import label, weights_of, write_weights
 
 CHECKPOINTS = "checkpoints"
-Validate = Callable[[nn.Module], dict[str, float]]
+Accuracies = dict[str, float]  # by source
+Validate = Callable[[nn.Module], dict[str, Accuracies]]  # by norm
 
 
 class StoppedError(RuntimeError):
@@ -52,7 +53,7 @@ def train(
         learner: with its initial weights, on its device.
         settings: of the run.
         episode: training task number i, ready for the learner but for its device.
-        validate: accuracies of a learner on the validation tasks, by norm.
+        validate: accuracies of a learner on the validation tasks, by norm and source.
         folder: of the run.
         ranks: the processes that train together; this one alone if left out.
 
@@ -94,15 +95,16 @@ def train(
             if settings.clip is not None:
                 nn.utils.clip_grad_value_(parameters, settings.clip)
             optimizer.step()
-            watch.step(iteration, step.loss, step.accuracy, optimizer.param_groups[0]["lr"])
+            context = sum(len(episode.context_y) for episode in episodes) / len(episodes)
+            watch.step(iteration, step.loss, step.accuracy, optimizer.param_groups[0]["lr"], context)
 
             last = iteration == settings.iterations
             if settings.validate_every and (last or iteration % settings.validate_every == 0):
                 accuracies = validate(learner)
                 watch.validation(iteration, accuracies)
-                for norm, accuracy in accuracies.items():
-                    if accuracy > best.get(norm, -1.0):
-                        best[norm] = accuracy
+                for norm, by_source in accuracies.items():
+                    if is_better(by_source, best.get(norm, {})):
+                        best[norm] = by_source
                         if ranks.first:
                             write_weights(folder / best_name(norm, settings), weights_of(learner), about)
             if (last or step.stop or iteration % settings.checkpoint_every == 0) and ranks.first:
@@ -119,12 +121,22 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     return settings.learning_rate * 0.5**halvings
 
 
+def is_better(accuracies: Accuracies, best: Accuracies) -> bool:
+    """CNAPs' rule for the best weights: a higher accuracy on at least half of the sources, even if others fall.
+
+    >>> is_better({"a": 0.5, "b": 0.2, "c": 0.9}, {"a": 0.4, "b": 0.3, "c": 0.8})
+    True
+    """
+    higher = sum(accuracy > best.get(source, -1.0) for source, accuracy in accuracies.items())
+    return 2 * higher >= len(accuracies)
+
+
 def best_name(norm: str, settings: Settings) -> str:
     """The file with the best weights for a norm, by validation."""
     return "best.safetensors" if norm == settings.norm else f"best-{norm}.safetensors"
 
 
-def _state(optimizer: torch.optim.Optimizer, best: dict[str, float], position: int) -> dict[str, Any]:
+def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies], position: int) -> dict[str, Any]:
     """All of training but the weights."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     random = {"torch": torch.get_rng_state(), "cuda": cuda}
@@ -133,7 +145,7 @@ def _state(optimizer: torch.optim.Optimizer, best: dict[str, float], position: i
 
 def _resume(
     learner: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], ranks: Ranks
-) -> tuple[int, dict[str, float]]:
+) -> tuple[int, dict[str, Accuracies]]:
     """Load the newest checkpoint: the iterations done, and the best validation accuracies, by norm."""
     say = partial(print, file=sys.stderr)
     found = newest_checkpoint(folder / CHECKPOINTS, about, say) if ranks.first else None

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from statistics import mean
 from typing import Any, Self
 
 from rich.console import Console
@@ -61,24 +62,33 @@ class Watch:
             if self._board is not None:
                 self._board.close()
 
-    def step(self, iteration: int, loss: float, accuracy: float, learning_rate: float) -> None:
-        """Record one iteration."""
-        now = time.monotonic()
-        seconds, self._last = now - self._last, now
-        rate = (iteration - self._start) * self.meta_batch / (now - self._began)
-        self._write(iteration, loss=loss, accuracy=accuracy, learning_rate=learning_rate, seconds=seconds)
+    def step(self, iteration: int, loss: float, accuracy: float, learning_rate: float, context: float) -> None:
+        """Record one iteration; `context` is the mean size of its contexts."""
+        seconds = self._seconds()
+        rate = (iteration - self._start) * self.meta_batch / (self._last - self._began)
+        values = {"loss": loss, "accuracy": accuracy, "learning_rate": learning_rate, "context": context}
+        self._write(iteration, **values, seconds=seconds)
         words = f"loss {loss:.3f}  accuracy {accuracy:.1%}  {rate:.0f} tasks/s"
         self._bar.update(self._task, completed=iteration, description=words)
 
-    def validation(self, iteration: int, accuracies: dict[str, float]) -> None:
-        """Record a validation: accuracy by norm."""
-        self._write(iteration, **{f"validation/{norm}": value for norm, value in accuracies.items()})
-        self._last = time.monotonic()
+    def validation(self, iteration: int, accuracies: dict[str, dict[str, float]]) -> None:
+        """Record a validation: accuracy by norm and source."""
+        values = {}
+        for norm, by_source in accuracies.items():
+            values[f"validation/{norm}"] = mean(by_source.values())
+            if len(by_source) > 1:
+                values |= {f"validation/{norm}/{source}": value for source, value in by_source.items()}
+        self._write(iteration, **values, seconds=self._seconds())
 
     def say(self, text: str) -> None:
         """Tell the person something."""
         if not self.quiet:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _seconds(self) -> float:
+        """Since this was last asked: those of all lines add up to the time of training."""
+        before, self._last = self._last, time.monotonic()
+        return self._last - before
 
     def _write(self, iteration: int, **values: float) -> None:
         if self.quiet:

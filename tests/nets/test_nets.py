@@ -130,7 +130,7 @@ def test_film_is_almost_the_identity_at_first_and_differs_by_task() -> None:
 def test_the_regulariser_is_the_squares_of_the_scaling_vectors() -> None:
     generator = FilmGenerator(resnet_small(CBN, film=True), 8)
     vectors = [p for name, p in generator.named_parameters() if name.endswith(".size")]
-    assert len(vectors) == 3 * 4
+    assert len(vectors) == 4 * 4
     torch.testing.assert_close(generator.regulariser(), sum(v.square().sum() for v in vectors))
 
 

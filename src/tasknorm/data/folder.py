@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from tasknorm.data.errors import DataError
-from tasknorm.data.pixels import Pixels, Resize, bilinear, decoded
+from tasknorm.data.image_files import ImageFiles
+from tasknorm.data.pixels import Resize, bilinear
 from tasknorm.data.source import plain_spec, shuffled
 from tasknorm.data.spec import SPLITS
 from tasknorm.data.tree import Tree
@@ -17,7 +18,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 ClassSplits: TypeAlias = Mapping[str, list[str]]
 
 
-class Folder:
+class Folder(ImageFiles):
     """A tree of images, one folder per class.
 
     Args:
@@ -51,16 +52,6 @@ class Folder:
         chosen = splits_of(found, splits, str(path))
         self.spec = plain_spec(name, {split: {c: len(found[c]) for c in chosen[split]} for split in SPLITS})
         self._files = [found[class_name] for class_name in self.spec.class_names]
-
-    def image(self, class_id: int, number: int) -> Pixels:
-        name = self._files[class_id][number]
-        return decoded(self.tree.read(name), self.channels, self.tree.where(name))
-
-    def where(self, class_id: int, number: int) -> str:
-        return self.tree.where(self._files[class_id][number])
-
-    def fingerprint(self) -> str:
-        return self.tree.fingerprint()
 
 
 def _files_by_class(tree: Tree) -> dict[str, list[str]]:

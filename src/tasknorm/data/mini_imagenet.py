@@ -7,14 +7,15 @@ import io
 from pathlib import Path, PurePosixPath
 
 from tasknorm.data.errors import DataError
-from tasknorm.data.pixels import Pixels, decoded, lanczos
+from tasknorm.data.image_files import ImageFiles
+from tasknorm.data.pixels import lanczos
 from tasknorm.data.source import plain_spec
 from tasknorm.data.tree import Tree
 
 LISTS = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
 
 
-class MiniImagenet:
+class MiniImagenet(ImageFiles):
     """Images and the three lists that name them.
 
     Args:
@@ -36,16 +37,6 @@ class MiniImagenet:
         counts = {split: {label: len(files) for label, files in part.items()} for split, part in found.items()}
         self.spec = plain_spec("mini_imagenet", counts)
         self._files = [files for part in found.values() for files in part.values()]
-
-    def image(self, class_id: int, number: int) -> Pixels:
-        name = self._files[class_id][number]
-        return decoded(self.tree.read(name), self.channels, self.tree.where(name))
-
-    def where(self, class_id: int, number: int) -> str:
-        return self.tree.where(self._files[class_id][number])
-
-    def fingerprint(self) -> str:
-        return self.tree.fingerprint()
 
     def _listed(self, file: str, places: dict[str, str]) -> dict[str, list[str]]:
         """The files of each class, in the order of the list."""

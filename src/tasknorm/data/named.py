@@ -34,10 +34,13 @@ SOURCES: dict[str, Callable[..., Source]] = {
     "records": RecordFolder,
 }
 SPLITS_FILE = "splits.json"
+PATH = "folder:"
 
 
 def opened(source: str | Path | Source, root: Path | None = None) -> Source:
     """A source by its name in `SOURCES` or in the data folder, or by the path of a folder or archive.
+
+    `folder:PATH` is the path, also if a data set has its name.
 
     Raises:
         DataError: if there is no such source; lists the choices.
@@ -50,6 +53,8 @@ def opened(source: str | Path | Source, root: Path | None = None) -> Source:
     if source == "glyphs":
         return Glyphs()
     root = root or data_folder()
+    if isinstance(source, str) and source.startswith(PATH):
+        source = Path(source.removeprefix(PATH))
     if isinstance(source, str) and (path := found(source, root)):
         return open_at(path, source, root)
     if Path(source).exists():

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tasknorm.episode import Episode
-from tasknorm.learners.learner import Outcome
+from tasknorm.learners.learner import Outcome, outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
@@ -42,6 +42,7 @@ class CNAPs(nn.Module):
         regulariser: weight of the FiLM generator's regulariser in a task's loss, beside the sum of its targets'
             cross-entropy. The authors add 0.001 to the loss of each of 16 tasks, whose cross-entropy they divide by 16;
             in the mean over tasks that is 0.016.
+        encoder_filters: channels of the set encoder.
 
     >>> from tasknorm import NORMS, nets
     >>> learner = CNAPs(nets.resnet_small(NORMS["TaskNorm-I"], film=True), NORMS["TaskNorm-I"])
@@ -50,7 +51,15 @@ class CNAPs(nn.Module):
     torch.Size([10, 5])
     """
 
-    def __init__(self, extractor: nn.Module, norm: NormMaker, *, film: bool = True, regulariser: float = 0.016) -> None:
+    def __init__(
+        self,
+        extractor: nn.Module,
+        norm: NormMaker,
+        *,
+        film: bool = True,
+        regulariser: float = 0.016,
+        encoder_filters: int = 64,
+    ) -> None:
         super().__init__()
         features, channels = _size(extractor)
         self.extractor = extractor.requires_grad_(False)
@@ -63,7 +72,7 @@ class CNAPs(nn.Module):
         self.film_generator: FilmGenerator | None = None
         if film:
             blocks = min(5, min(extractor.image_shape[1:]).bit_length() - 1)  # type: ignore[index]
-            self.set_encoder = SetEncoder(_own_batch(norm), channels=channels, blocks=blocks)
+            self.set_encoder = SetEncoder(_own_batch(norm), channels=channels, features=encoder_filters, blocks=blocks)
             self.film_generator = FilmGenerator(extractor, self.set_encoder.features)
         self.classifier_generator = ClassifierGenerator(features)
         self.regulariser = regulariser
@@ -75,16 +84,10 @@ class CNAPs(nn.Module):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
-        losses: list[Tensor] = []
-        logits: list[Tensor] = []
-        for tasks in groups(episodes):
-            scores = self._logits(tasks)
-            losses.append(tasks.cross_entropy(scores).sum(1))
-            logits.extend(scores.detach())
-        total = torch.cat(losses)
+        losses, logits = outcome(episodes, self._logits, "sum")
         if self.film_generator is not None:
-            total = total + self.regulariser * self.film_generator.regulariser()
-        return Outcome(total, logits)
+            losses = losses + self.regulariser * self.film_generator.regulariser()
+        return Outcome(losses, logits)
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from tasknorm.episode import Episode
 from tasknorm.learners.predictor import Predictor
+from tasknorm.learners.tasks import Tasks, groups
 
 
 class Outcome(NamedTuple):
@@ -34,3 +36,20 @@ class Learner(Protocol):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch; equal-shaped neighbours pass through the net together."""
+
+
+def outcome(
+    episodes: Sequence[Episode], logits_of: Callable[[Tasks], Tensor], reduction: Literal["mean", "sum"]
+) -> Outcome:
+    """What a meta-batch gives, by a function from tasks of one shape to their logits `(tasks, target, way)`.
+
+    A task's loss is the mean or sum over its targets of the cross-entropy.
+    """
+    losses: list[Tensor] = []
+    logits: list[Tensor] = []
+    for tasks in groups(episodes):
+        scores = logits_of(tasks)
+        cross_entropy = tasks.cross_entropy(scores)
+        losses.append(cross_entropy.mean(1) if reduction == "mean" else cross_entropy.sum(1))
+        logits.extend(scores.detach())
+    return Outcome(torch.cat(losses), logits)

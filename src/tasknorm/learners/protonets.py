@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tasknorm.episode import Episode
-from tasknorm.learners.learner import Outcome
+from tasknorm.learners.learner import Outcome, outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
 from tasknorm.phase import context, joint
@@ -50,14 +50,7 @@ class ProtoNets(nn.Module):
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
-        losses: list[Tensor] = []
-        logits: list[Tensor] = []
-        for tasks in groups(episodes):
-            scores = self._logits(tasks)
-            cross_entropy = tasks.cross_entropy(scores)
-            losses.append(cross_entropy.mean(1) if self.reduction == "mean" else cross_entropy.sum(1))
-            logits.extend(scores.detach())
-        return Outcome(torch.cat(losses), logits)
+        return outcome(episodes, self._logits, self.reduction)
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:

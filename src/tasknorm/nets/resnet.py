@@ -80,8 +80,8 @@ def resnet18(norm: NormMaker, *, film: bool = False, image_shape: Shape = (3, 84
 
 
 def resnet_small(norm: NormMaker, *, film: bool = False, image_shape: Shape = (1, 28, 28)) -> ResNet:
-    """A tenth of its width and half of its depth, for images of 28 to 64 pixels a side and CPUs."""
-    return ResNet(norm, widths=(16, 32, 64), depth=1, film=film, image_shape=image_shape)
+    """A quarter of its width and half of its depth, for images of 28 to 64 pixels a side and CPUs."""
+    return ResNet(norm, widths=(16, 32, 64, 128), depth=1, film=film, image_shape=image_shape)
 
 
 def _projection(channels: int, width: int, stride: int, norm: NormMaker) -> nn.Sequential:

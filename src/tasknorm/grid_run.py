@@ -1,0 +1,116 @@
+"""One run of a grid: its name, its settings, and what its folder says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasknorm.config import SettingsError, read_config
+from tasknorm.data.atomic import write_atomically
+from tasknorm.experiment import MACHINE
+from tasknorm.pretrain import CHECKPOINTS, RECORD, Pretraining
+from tasknorm.results import CONFIG, RESULT
+from tasknorm.settings import Settings
+from tasknorm.watch import METRICS
+
+LOG = "log.txt"
+
+
+@dataclass(frozen=True)
+class GridRun:
+    """A training or a pretraining.
+
+    Args:
+        name: of its folder, below the grid's.
+        settings: of the run.
+        needs: names of the runs that must be finished before it.
+    """
+
+    name: str
+    settings: Settings | Pretraining
+    needs: tuple[str, ...] = ()
+
+    @property
+    def iterations(self) -> int:
+        """Steps until it is trained; a pretraining's are its epochs."""
+        return self.settings.epochs if isinstance(self.settings, Pretraining) else self.settings.iterations
+
+    def finished(self, grid: Path) -> bool:
+        """Whether its record is written."""
+        return (grid / self.name / (RECORD if isinstance(self.settings, Pretraining) else RESULT)).exists()
+
+    def done(self, grid: Path) -> int:
+        """Iterations that it has behind it."""
+        if self.finished(grid):
+            return self.iterations
+        if isinstance(self.settings, Pretraining):
+            return max((int(p.name) for p in (grid / self.name / CHECKPOINTS).glob("*") if p.name.isdigit()), default=0)
+        lines = last_metrics(grid / self.name)
+        return int(lines[-1]["iteration"]) if lines else 0
+
+    def check(self, grid: Path) -> None:
+        """See that its folder is empty, or holds this run.
+
+        Raises:
+            SettingsError: if it holds a run with other settings.
+        """
+        folder = grid / self.name
+        if not (folder / CONFIG).exists():
+            if folder.exists() and any(path.name != LOG for path in folder.iterdir()):
+                raise SettingsError(f"{folder}: a run's folder must hold its {CONFIG}, and this has none; remove it")
+            return
+        recorded = type(self.settings).of(read_config(folder / CONFIG)).model_dump()
+        for key, value in self.settings.model_dump().items():
+            if key not in MACHINE and _comparable(key, value) != _comparable(key, recorded[key]):
+                raise SettingsError(
+                    f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; "
+                    "choose another folder for the grid, or remove this one"
+                )
+
+    def started(self, grid: Path, threads: int, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Start it in a process of its own, or go on with it; what it says goes to `log.txt`."""
+        folder = grid / self.name
+        if not (folder / CONFIG).exists():
+            write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
+        verb = "pretrain" if isinstance(self.settings, Pretraining) else "train"
+        environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
+        with (folder / LOG).open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tasknorm.with_parent", verb, "--out", str(folder), "--resume"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,  # the grid alone hears Ctrl-C, and stops its runs
+            )
+
+    def failure(self, grid: Path, code: int) -> str | None:
+        """Why it ended with this exit code; None if it is finished."""
+        if code == 0 and self.finished(grid):
+            return None
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        lines = (grid / self.name / LOG).read_text(errors="replace").strip().splitlines()
+        return "\n".join([how, *lines[-3:]])
+
+
+def last_metrics(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
+    """The last whole lines of a run's `metrics.jsonl`."""
+    path = folder / METRICS
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - size)
+        file.seek(start)
+        lines = file.read().split(b"\n")
+    return [json.loads(line) for line in lines[1 if start else 0 : -1]]
+
+
+def _comparable(key: str, value: Any) -> Any:
+    """The grid's folder may move: of pretrained weights the run and the file count."""
+    return Path(value).parts[-2:] if key == "pretrained" and value else value

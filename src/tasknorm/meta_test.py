@@ -1,0 +1,141 @@
+"""The test of a run's weights: each norm that they serve, each source, way and manner of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from torch import nn
+
+from tasknorm.config import SettingsError, read_config
+from tasknorm.devices import chosen_device
+from tasknorm.episode import TARGETS, Episode, Targets
+from tasknorm.evaluate import accuracies, evaluate, transduction_label
+from tasknorm.from_settings import as_norm, learner_of, task_of, validated_sources
+from tasknorm.norms import TaskNorm
+from tasknorm.ranks import Ranks, ranks
+from tasknorm.results import CONFIG, Accuracy
+from tasknorm.settings import Settings
+from tasknorm.train import best_name
+from tasknorm.weights import label, read_weights
+
+FINAL = "model.safetensors"
+
+
+def meta_test(
+    settings: Settings,
+    folder: Path,
+    all_ranks: Ranks | None = None,
+    *,
+    norms: Sequence[str] | None = None,
+    targets: Sequence[Targets] | None = None,
+    tasks: int | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Test a run's final and best weights.
+
+    Args:
+        settings: of the run.
+        folder: of the run.
+        all_ranks: the processes that share the tasks.
+        norms, targets, tasks: as the settings say if left out.
+        seed: of the tasks.
+
+    Returns:
+        `accuracies`, a row each (see `tasknorm.results.Accuracy`), and `seconds_per_test_task` by norm, with targets
+        all at once.
+    """
+    targets = targets or [way for way in TARGETS if way in settings.tested_targets]
+    rows: list[dict[str, Any]] = []
+    seconds: dict[str, list[float]] = {}
+    tests = {
+        (source, way): task_of(settings, "test", seed, sources=[source], way=way)
+        for source in settings.tested_sources
+        for way in settings.tested_ways
+    }
+    for which in ("final", "best") if settings.validate_every else ("final",):
+        for norm in norms or settings.tested_norms:
+            learner = loaded(
+                settings, folder / (FINAL if which == "final" else best_name(norm, settings)), norm, all_ranks
+            )
+            step = chosen_step(learner, settings, all_ranks)
+            said = transduction_label(learner, next(iter(tests.values()))(0))
+            for (source, way), test in tests.items():
+                shot = None if way is None else settings.shot
+                for come in targets:
+                    count = tasks or settings.test_tasks
+                    found = evaluate(learner, test, count, come, step=step, label=said, ranks=all_ranks)
+                    about = {"weights": which, "norm": norm, "source": source, "way": way, "shot": shot}
+                    rows.append(Accuracy.of(found, **about).row())  # type: ignore[arg-type]
+                    if come == "all":
+                        seconds.setdefault(norm, []).append(found.seconds)
+    return {"accuracies": rows, "seconds_per_test_task": {norm: mean(values) for norm, values in seconds.items()}}
+
+
+def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> list[Accuracy]:
+    """Test the run in a folder (see `meta_test`).
+
+    Raises:
+        SettingsError: if the folder holds no finished training, or a choice is unknown.
+    """
+    if not (folder / FINAL).exists():
+        raise SettingsError(f"{folder}: to evaluate, a folder must hold a run's {FINAL}; finish its training first")
+    for way in targets:
+        if way not in TARGETS:
+            raise SettingsError(f"targets are {', '.join(TARGETS)}, got {way!r}; name some of these")
+    settings = Settings.of(read_config(folder / CONFIG))
+    chosen = [way for way in TARGETS if way in targets]
+    with ranks(chosen_device(settings.device).type) as all_ranks:
+        found = meta_test(
+            settings, folder, all_ranks, norms=(norm or settings.norm,), targets=chosen, tasks=tasks, seed=seed
+        )
+    return [Accuracy.of_row(row) for row in found["accuracies"]]
+
+
+def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = None) -> nn.Module:
+    """A trained learner, under a norm that shares its training; the first process reads its weights."""
+    if norm not in settings.tested_norms:
+        raise SettingsError(
+            f"norm={norm} contradicts the run, which trained {settings.trained_norm} and serves "
+            f"{', '.join(settings.tested_norms)}; choose one of these"
+        )
+    learner = learner_of(settings)
+    all_ranks = all_ranks or Ranks()
+    about = label(settings.learner, settings.trained_norm)
+    learner.load_state_dict(all_ranks.same(read_weights(path, about) if all_ranks.first else None))
+    return as_norm(learner, norm, settings).to(chosen_device(settings.device))
+
+
+def validation_tasks(settings: Settings) -> dict[str, Callable[[int], Episode]]:
+    """Validation tasks of each training source that has classes for them."""
+    return {source: task_of(settings, "valid", sources=[source]) for source in validated_sources(settings)}
+
+
+def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None = None) -> int | None:
+    """MAML's inner step with the best accuracy on the validation tasks; None for learners without steps.
+
+    Where no source has validation tasks it is the last step.
+    """
+    if not hasattr(learner, "steps"):
+        return None
+    tables = [
+        accuracies(learner, tasks, settings.validation_tasks, ranks=all_ranks)
+        for tasks in validation_tasks(settings).values()
+    ]
+    return 1 + int(torch.cat(tables).mean(0).argmax()) if tables else settings.test_steps
+
+
+def alphas_of(learner: nn.Module) -> list[dict[str, Any]]:
+    """SCALE and OFFSET of each TaskNorm layer (section 4.2): numbers, or a number for each channel."""
+    return [
+        {
+            "layer": name.removeprefix("net."),
+            "scale": None if norm.alpha_scale is None else norm.alpha_scale.tolist(),
+            "offset": norm.alpha_offset.tolist(),
+        }
+        for name, norm in learner.named_modules()
+        if isinstance(norm, TaskNorm)
+    ]

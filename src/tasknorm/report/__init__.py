@@ -1,0 +1,1 @@
+"""Records of runs beside the paper's numbers: tables, average rank, claims, figures, and one page of all."""

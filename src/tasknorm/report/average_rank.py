@@ -1,0 +1,60 @@
+"""Average rank and bold print by the greedy rule of Meta-Dataset's leaderboard, as the paper uses it (section 5).
+
+In each row the best of the remaining methods and all that do not differ from it form a group and share the mean of
+the places that they take; then the next best of those that remain, and so on. Every member is compared with the best
+of its group only. The first group is what the paper prints in bold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tasknorm.report.score import Score, differ
+
+Row = Mapping[str, Score]
+
+
+def groups(row: Row) -> list[list[str]]:
+    """The methods of a row in groups of equals, best group first, best of each group first.
+
+    >>> groups({"CBN": Score(20, 1), "TBN": Score(98, 1), "RN": Score(97, 1)})
+    [['TBN', 'RN'], ['CBN']]
+    """
+    remaining = sorted(row, key=lambda method: -row[method].mean)
+    found = []
+    while remaining:
+        best = row[remaining[0]]
+        tied = [method for method in remaining if not differ(best, row[method])]
+        found.append(tied)
+        remaining = [method for method in remaining if method not in tied]
+    return found
+
+
+def ranks(row: Row) -> dict[str, float]:
+    """The rank of each method in a row: t methods that tie at place p all get p + (t - 1) / 2.
+
+    >>> ranks({"CBN": Score(20, 1), "TBN": Score(98, 1), "RN": Score(97, 1)})
+    {'TBN': 1.5, 'RN': 1.5, 'CBN': 3.0}
+    """
+    found: dict[str, float] = {}
+    for tied in groups(row):
+        place = len(found) + 1
+        found |= dict.fromkeys(tied, place + (len(tied) - 1) / 2)
+    return found
+
+
+def average_ranks(rows: Iterable[Row]) -> dict[str, float]:
+    """The mean rank of each method over rows that hold the same methods; no rows, no ranks.
+
+    Raises:
+        ValueError: if a row lacks a method that another has.
+    """
+    tables = [ranks(row) for row in rows]
+    if any(set(table) != set(tables[0]) for table in tables):
+        raise ValueError("an average rank needs the same methods in every row; leave out rows that lack one")
+    return {method: sum(table[method] for table in tables) / len(tables) for method in tables[0]} if tables else {}
+
+
+def bold(row: Row) -> set[str]:
+    """What the paper prints in bold: the best score of a row and all that do not differ from it."""
+    return set(groups(row)[0]) if row else set()

@@ -1,0 +1,129 @@
+"""The paper's claims, each with its rule and what our runs say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from tasknorm.report import checks
+from tasknorm.report.checks import Finding
+from tasknorm.report.render import Cell, Table, line
+from tasknorm.results import Record
+
+MARKS = {"holds": "holds", "does not hold": "fails", "not tested": "untested"}
+SIGNS = {"holds": "✓", "does not hold": "✗", "not tested": "○"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says, when we say that it holds, and the check."""
+
+    said: str
+    rule: str
+    check: Callable[[Sequence[Record]], Finding]
+
+
+def _best(name: str, column: str) -> Callable[[Sequence[Record]], Finding]:
+    return partial(checks.best_rank, name=name, column=column)
+
+
+COLLAPSE = "In every setting it differs from the accuracy all at once, and is less than three quarters of it."
+RANK = "It has the lowest average rank among norms that are not transductive, over rows that have them all."
+FORM = "It has the lowest average rank among the forms of alpha, over rows that have them all."
+CLAIMS = (
+    Claim(
+        "TBN collapses if targets come one example at a time",
+        COLLAPSE,
+        partial(checks.tbn_collapses, targets="example"),
+    ),
+    Claim(
+        "TBN collapses if targets come one class at a time", COLLAPSE, partial(checks.tbn_collapses, targets="class")
+    ),
+    Claim(
+        "CBN and BRN fail with MAML",
+        "In every setting each keeps less than half of the accuracy above chance that the best other norm has "
+        "which is not transductive.",
+        checks.running_averages_fail,
+    ),
+    Claim("TaskNorm-I is the best norm with MAML that is not transductive", RANK, _best("maml_results", "TaskNorm-I")),
+    Claim(
+        "TaskNorm-I is the best norm with CNAPs on Meta-Dataset that is not transductive",
+        RANK,
+        _best("cnaps_meta_dataset", "TaskNorm-I"),
+    ),
+    Claim(
+        "TaskNorm-I is the best norm with ProtoNets on Meta-Dataset that is not transductive",
+        RANK,
+        _best("protonets_meta_dataset", "TaskNorm-I"),
+    ),
+    Claim(
+        "Instance-based norms (LN, IN) converge slowest on Meta-Dataset",
+        "Their mean training losses, over the iterations that all norms share, are the two highest.",
+        checks.instance_based_slowest,
+    ),
+    Claim(
+        "TaskNorm converges faster than CBN",
+        "Over the iterations that all norms share, TaskNorm-I has the lower mean training loss on Meta-Dataset, and "
+        "with MAML the higher mean validation accuracy, in every setting that has all norms.",
+        checks.faster_than_cbn,
+    ),
+    Claim(
+        "ProtoNets is less sensitive to the norm than MAML",
+        "In every setting that has all norms, their accuracies span a smaller range with ProtoNets.",
+        checks.protonets_less_sensitive,
+    ),
+    Claim(
+        "alpha tends to 1 for large contexts",
+        "alpha is at least 0.9 for a context of 500 images, in three quarters of the layers.",
+        checks.alpha_tends_to_one,
+    ),
+    Claim(
+        "SCALE is not zero and OFFSET is about zero",
+        "|OFFSET| is below 0.5, and below |SCALE| times the mean context size, in three quarters of the layers.",
+        checks.scale_matters,
+    ),
+    Claim(
+        "The shared, functional alpha is the best form with CNAPs",
+        FORM,
+        _best("parameterization_cnaps", "Functional/Shared"),
+    ),
+    Claim("The shared alpha is the best form with MAML", FORM, _best("parameterization_maml", "Independent/Shared")),
+    Claim(
+        "RN is TaskNorm-I with alpha = n / (n + 1)",
+        "Outputs for targets differ by less than 1e-10 in double precision; needs no runs.",
+        lambda _: checks.rn_is_special_case(),
+    ),
+    Claim(
+        "An iteration with TaskNorm costs about as much as with CBN",
+        "The median ratio of seconds per iteration, TaskNorm-I to CBN, is at most 1.25.",
+        checks.cost_about_cbn,
+    ),
+)
+
+
+def findings(records: Sequence[Record]) -> list[tuple[Claim, Finding]]:
+    """Every claim with what these records say to it."""
+    return [(claim, claim.check(records)) for claim in CLAIMS]
+
+
+def claims_table(found: Sequence[tuple[Claim, Finding]]) -> Table:
+    """The claims as a table: what the paper says, verdict, rule, numbers."""
+    lines = (
+        line(
+            [
+                claim.said,
+                Cell(f"{SIGNS[f.verdict]} {f.verdict}", f.verdict != "not tested", MARKS[f.verdict]),
+                claim.rule,
+                f.numbers,
+            ]
+        )
+        for claim, f in found
+    )
+    headings = ("the paper says", "our runs", "it holds if", "the numbers")
+    notes = (
+        "Accuracies in %, with 95 % intervals; a and b differ where |a - b| > sqrt(ci_a² + ci_b²). With MAML they are "
+        "those after the gradient step chosen on validation.",
+        "Losses, speeds and layers have no intervals: a single training each.",
+    )
+    return Table("claims", "The paper's claims, checked on our own runs", headings, tuple(lines), notes, words=4)

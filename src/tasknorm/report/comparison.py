@@ -1,0 +1,201 @@
+"""What a comparison of norms found: a verdict, a table, and a page with curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rich import box
+from rich.table import Table as TextTable
+
+from tasknorm.data.atomic import write_atomically
+from tasknorm.episode import TARGETS
+from tasknorm.report import page
+from tasknorm.report.average_rank import average_ranks, bold, groups
+from tasknorm.report.drawing import Picture
+from tasknorm.report.figures import accuracy_by_targets, alpha_curves, training_curves
+from tasknorm.report.page import Fact, Report, Section
+from tasknorm.report.places import LEARNERS
+from tasknorm.report.render import Cell, Table, line
+from tasknorm.report.score import Score, differ
+from tasknorm.results import Accuracy, Record
+
+HEADINGS = ("norm", "all at once", "by example", "by class", "average rank", "transductive", "ms / task")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Trainings of one learner on one source, and the norms that were asked for.
+
+    All accuracies are those of the weights that did best on validation tasks; average ranks are over targets all at
+    once, by example and by class.
+    """
+
+    records: Sequence[Record]
+    norms: Sequence[str]
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Accuracy]]:
+        """Accuracies by norm, then by how targets came."""
+        found: dict[str, dict[str, Accuracy]] = {norm: {} for norm in self.norms}
+        for record in self.records:
+            for row in record.accuracies():
+                if row.norm in found and row.weights == "best":
+                    found[row.norm][row.targets] = row
+        return found
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Score]]:
+        """The same as percentages."""
+        return {
+            norm: {come: Score(100 * row.accuracy, 100 * row.interval) for come, row in rows.items()}
+            for norm, rows in self.rows.items()
+        }
+
+    @cached_property
+    def ranks(self) -> dict[str, float]:
+        """Average rank of each norm."""
+        return average_ranks({norm: self.scores[norm][come] for norm in self.norms} for come in TARGETS)
+
+    @property
+    def transductive(self) -> list[str]:
+        """Norms whose predictions depend on the other targets."""
+        return [norm for norm in self.norms if self.rows[norm]["all"].label.startswith("transductive")]
+
+    @property
+    def best(self) -> list[str]:
+        """The best norm that is not transductive, and those that do not differ from it."""
+        fair = {norm: self.scores[norm]["all"] for norm in self.norms if norm not in self.transductive}
+        return groups(fair)[0] if fair else []
+
+    def verdict(self) -> list[str]:
+        """The answer in sentences."""
+        said = []
+        if self.best:
+            first, *tied = self.best
+            also = f"; {_and(tied)} {'does' if len(tied) == 1 else 'do'} not differ significantly" if tied else ""
+            said.append(f"Best without peeking at other targets: {first}, {self.scores[first]['all']} %{also}.")
+        for norm in self.transductive:
+            every, example, by_class = (self.scores[norm][come] for come in TARGETS)
+            falls = differ(every, example) or differ(every, by_class)
+            words = f"{every} % with all targets at once, {example} % one at a time, {by_class} % class by class"
+            hint = ": its first number holds for whole batches only" if falls else ""
+            said.append(f"{norm} is transductive: {words}{hint}.")
+        return said
+
+    def table(self) -> Table:
+        """Norms by average rank, the best first; the best of each column is bold."""
+        strong = {come: bold({norm: self.scores[norm][come] for norm in self.norms}) for come in TARGETS}
+        lines = [
+            line(
+                [
+                    norm,
+                    *(Cell(str(self.scores[norm][come]), norm in strong[come]) for come in TARGETS),
+                    f"{self.ranks[norm]:.2f}",
+                    "yes" if norm in self.transductive else "no",
+                    f"{1000 * self._seconds(norm):.1f}",
+                ]
+            )
+            for norm in sorted(self.norms, key=lambda norm: self.ranks[norm])
+        ]
+        tasks = self.rows[self.norms[0]]["all"].tasks
+        notes = (
+            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of the weights that did best on validation.",
+            "Bold: the best of a column, and all that do not differ from it significantly.",
+            "Average rank: over the three columns, ties share their places. ms / task: adapt and predict, one thread.",
+        )
+        return Table("comparison", self.title, HEADINGS, tuple(lines), notes)
+
+    def text(self) -> TextTable:
+        """The table for a terminal."""
+        made = self.table()
+        shown = TextTable(title=made.title, box=box.SIMPLE_HEAD, title_style="bold", title_justify="left")
+        for heading in made.headings:
+            shown.add_column(heading, justify="left" if heading in ("norm", "transductive") else "right")
+        for item in made.lines:
+            marked = (f"[bold]{cell.text}[/]" if cell.bold else cell.text for cell in item.cells)
+            shown.add_row(*marked, style="yellow" if item.cells[5].text == "yes" else None)
+        return shown
+
+    @property
+    def title(self) -> str:
+        """What was compared."""
+        settings = self.records[0].settings
+        source = settings.source.replace(",", ", ")
+        shape = "variable tasks" if settings.sampling == "variable" else f"{settings.way}-way {settings.shot}-shot"
+        return f"{LEARNERS[settings.learner]} on {source}, {shape}"
+
+    def write(self, path: Path) -> None:
+        """Write the page."""
+        settings = self.records[0].settings
+        seconds = sum(record.result["seconds"] for record in self.records)
+        lead = " ".join(self.verdict())
+        facts = [
+            Fact(
+                self.best[0].replace("-", "\N{NON-BREAKING HYPHEN}") if self.best else "—", "best non-transductive norm"
+            ),
+            Fact(str(len(self.norms)), f"norms, by {len(self.records)} trainings"),
+            Fact(f"{settings.iterations:,}", "iterations of each"),
+            Fact(f"{seconds / 60:.1f} min", "of training in all"),
+        ]
+        sections = [
+            Section("Which norm?", blocks=[self.table()]),
+            Section("What if targets come alone?", [_ALONE], [self._drop()]),
+            Section("Training", [_TRAINING], [self._training()]),
+            *([Section("What TaskNorm learned", [_ALPHA], alphas)] if (alphas := self._alphas()) else []),
+        ]
+        report = Report(f"Norms compared: {self.title}", lead, facts, sections)
+        write_atomically(path, page.html(report).encode())
+
+    def _drop(self) -> Picture:
+        drops = [f"{n} {self.scores[n]['example'].mean - self.scores[n]['all'].mean:+.1f}" for n in self.norms]
+        words = f"Change of accuracy from all at once to one at a time, in percent points: {', '.join(drops)}."
+        return Picture("targets", "Accuracy by how targets come", words, accuracy_by_targets(self.scores))
+
+    def _training(self) -> Picture:
+        last = {
+            norm: values[-1]
+            for record in self.records
+            for norm, values in record.result["validation"]["accuracy"].items()
+            if norm in self.norms
+        }
+        order = sorted(last, key=lambda norm: -last[norm])
+        words = f"Last validation accuracies: {', '.join(f'{norm} {100 * last[norm]:.1f} %' for norm in order)}."
+        return Picture("training", "Training curves", words, training_curves(self.records))
+
+    def _alphas(self) -> list[Picture]:
+        return [
+            Picture(
+                f"alpha-{record.settings.norm}",
+                f"alpha against context size: {record.settings.norm}",
+                f"In training, contexts had {record.result['contexts']:.0f} images on average (dotted line); further "
+                "away from it the curves are extrapolations.",
+                alpha_curves(record),
+            )
+            for record in self.records
+            if record.result["alphas"]
+        ]
+
+    def _seconds(self, norm: str) -> float:
+        return next(
+            float(record.result["seconds_per_test_task"][norm])
+            for record in self.records
+            if norm in record.settings.tested_norms
+        )
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+_ALONE = (
+    "A norm is transductive if a prediction depends on the other targets of its task. Such a norm can look better than "
+    "it is: in use, targets often come one at a time, or all of one class. The other norms must not change at all."
+)
+_TRAINING = "TBN, CBN and RN share one training, whose loss is drawn as CBN's; each is validated under its own rules."
+_ALPHA = (
+    "alpha says how much a context counts when an example is normalised: 1 is the context alone, 0 the example alone. "
+    "It is learned for each layer, as a function of the context's size."
+)

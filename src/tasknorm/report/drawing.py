@@ -1,0 +1,128 @@
+"""How figures look, and how they are kept: one colour, dash and marker per norm, the same everywhere.
+
+Colours are chosen to be told apart by readers with any colour vision, dashes and markers for print in grey.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+INK = "#1b1f24"  # becomes the page's own text colour, light or dark
+LOOKS: dict[str, tuple[str, Any, str]] = {
+    "TBN": (INK, "-", "o"),
+    "CBN": ("#d55e00", "--", "s"),
+    "BRN": ("#e69f00", "-.", "D"),
+    "Baseline": ("#9a6a3a", ":", "X"),
+    "LN": ("#56b4e9", "--", "v"),
+    "IN": ("#2a7fc0", "-.", "^"),
+    "GN": ("#7b8fd0", ":", "<"),
+    "RN": ("#009e73", "--", "P"),
+    "MetaBN": ("#9a9a1f", "-.", "h"),
+    "TaskNorm-r": ("#8a63d2", ":", "d"),
+    "TaskNorm-L": ("#e07bb0", "--", ">"),
+    "TaskNorm-I": ("#b0277a", "-", "*"),
+    "independent-channel": ("#e69f00", ":", "D"),
+    "independent-shared": ("#d55e00", "--", "s"),
+    "functional-channel": ("#56b4e9", "-.", "^"),
+    "functional-shared": ("#b0277a", "-", "*"),
+}
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#8a8f98",
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.hashsalt": "tasknorm",
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+}
+SERIES = list(LOOKS)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its name, what it shows, and the same in words for those who cannot see it."""
+
+    name: str
+    title: str
+    words: str
+    figure: Figure
+
+
+def look(series: str) -> dict[str, Any]:
+    """Matplotlib's words for a norm, or for a form of alpha."""
+    colour, dash, marker = LOOKS[series]
+    thick = series in ("TaskNorm-I", "TBN", "functional-shared")
+    return {
+        "color": colour,
+        "linestyle": dash,
+        "marker": marker,
+        "markersize": 7 if marker == "*" else 4.5,
+        "linewidth": 2.0 if thick else 1.4,
+        "label": series,
+    }
+
+
+def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """An empty figure of so many panels, row by row; sizes in inches."""
+    with matplotlib.rc_context(STYLE):
+        layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
+        figure = Figure(figsize=(width, height), layout=layout)
+        axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
+
+
+def legend(figure: Figure, axes: Sequence[Axes], title: str = "") -> None:
+    """One legend for all panels, at the right, in the order of `LOOKS`."""
+    handles = {label: handle for a in axes for handle, label in zip(*a.get_legend_handles_labels(), strict=True)}
+    order = sorted(handles, key=lambda name: SERIES.index(name) if name in SERIES else len(SERIES))
+    with matplotlib.rc_context(STYLE):
+        figure.legend([handles[n] for n in order], order, loc="outside right upper", title=title, handlelength=3.2)
+
+
+def saved(picture: Picture, folder: Path) -> list[Path]:
+    """Writes the figure as SVG and as PNG."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _arranged(picture.figure)
+    paths = [folder / f"{picture.name}.svg", folder / f"{picture.name}.png"]
+    with matplotlib.rc_context(STYLE):
+        picture.figure.savefig(paths[0], metadata={"Date": None}, facecolor="white")
+        picture.figure.savefig(paths[1], dpi=160, facecolor="white", metadata={"Software": None})
+    return paths
+
+
+def inline_svg(picture: Picture) -> str:
+    """The figure as part of a page: text as text, in the page's colours, with a description."""
+    _arranged(picture.figure)
+    stream = io.StringIO()
+    with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
+        picture.figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # many figures share a page
+    words, inches = entities.escape(picture.words), picture.figure.get_figwidth()
+    size = f"min-width:{3.2 * inches:.1f}rem;max-width:{6.4 * inches:.1f}rem"  # legible on a phone, not huge on a desk
+    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="{size}" ', 1)
+
+
+def _arranged(figure: Figure) -> None:
+    """Finds room for all labels, once: it takes as long as drawing."""
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")

@@ -1,0 +1,162 @@
+"""Which of the paper's figures can be drawn from some records, and what each shows in words."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tasknorm.report.checks import sigmoid
+from tasknorm.report.drawing import SERIES, Picture
+from tasknorm.report.figures import (
+    accuracy_against_shot,
+    accuracy_by_targets,
+    alpha_curves,
+    scale_offset_lines,
+    training_curves,
+)
+from tasknorm.report.places import KINDS, LEARNERS, Kind
+from tasknorm.report.published import published
+from tasknorm.report.score import Score
+from tasknorm.report.scores import DATA_SETS, Entry, trainings
+from tasknorm.results import Record
+
+# Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
+CURVES = {
+    "omniglot_5_5_training_curves": ("maml_results", "Omniglot-5-5", "MAML on Omniglot, 5-way 5-shot"),
+    "proto_nets_o-20_1_training_curves": ("protonets_results", "Omniglot-20-1", "ProtoNets on Omniglot, 20-way 1-shot"),
+    "cnaps_training_curves": ("cnaps_meta_dataset", "Omniglot", "CNAPs on Meta-Dataset"),
+    "proto_nets_meta_dataset_training_curves": ("protonets_meta_dataset", "Omniglot", "ProtoNets on Meta-Dataset"),
+    "maml_parameterization_training_curves": ("parameterization_maml", None, "Forms of alpha in TaskNorm-I, MAML"),
+    "cnaps_parameterization_training_curves": ("parameterization_cnaps", None, "Forms of alpha in TaskNorm-I, CNAPs"),
+}
+FIGURES = ("maml_accuracy_vs_shot", *CURVES, "alpha_curves", "a_b_curves")
+
+
+def gallery(records: Sequence[Record]) -> list[Picture]:
+    """Every figure of the paper for which there are runs, then accuracy by how targets come, for each learner."""
+    found = [_against_shot(records), *(_curves(records, name) for name in CURVES), *_alphas(records)]
+    found += [_by_targets(records, learner) for learner in LEARNERS]
+    return [picture for picture in found if picture]
+
+
+def _curves(records: Sequence[Record], name: str) -> Picture | None:
+    table, row, title = CURVES[name]
+    kind = KINDS[table]
+    for place in [row] if row else published()[table].rows:
+        runs = [r for r in trainings(records, kind.learner, place, kind.variable) if _belongs(r, kind)]
+        if len(runs) > (kind.alpha is None):  # forms of alpha need two runs to be compared
+            where = "" if row else f" on {'Meta-Dataset' if kind.variable else place}"
+            return Picture(
+                name,
+                f"Training curves: {title}{where}",
+                f"Against iteration and against training time. "
+                f"{_last(runs, kind.alpha is None)}"
+                + ("" if kind.alpha is None else " TBN, CBN and RN share one training, whose loss is drawn as CBN's."),
+                training_curves(runs, by_alpha=kind.alpha is None),
+            )
+    return None
+
+
+def _belongs(record: Record, kind: Kind) -> bool:
+    if not record.result["curve"]["iteration"]:
+        return False
+    if kind.alpha is None:
+        return record.settings.norm == "TaskNorm-I"
+    return record.settings.alpha in (None, kind.alpha)
+
+
+def _last(runs: Sequence[Record], by_alpha: bool) -> str:
+    last = [
+        (values[-1], r.settings.alpha or norm if by_alpha else norm)
+        for r in runs
+        for norm, values in r.result["validation"]["accuracy"].items()
+        if values
+    ]
+    words = ", ".join(f"{name} {100 * value:.1f} %" for value, name in sorted(last, reverse=True))
+    return f"Validation accuracy at the end: {words}." if words else "There was no validation."
+
+
+def _against_shot(records: Sequence[Record]) -> Picture | None:
+    """MAML's accuracy against shot, on the data set and way with the most shots."""
+    found: dict[tuple[str, int], dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
+    for record in records:
+        for a in record.accuracies():
+            kept = (record.settings.learner, a.weights, a.targets) == ("maml", "final", "all")
+            if kept and a.way and a.shot and record.settings.alpha in (None, "independent-shared"):
+                found[a.source, a.way][a.norm][a.shot] = Entry(record, a).maximum
+    series = {place: {n: s for n, s in norms.items() if len(s) > 2} for place, norms in found.items()}
+    place = max(series, key=lambda p: sum(map(len, series[p].values())), default=None)
+    if place is None or not series[place]:
+        return None
+    title = f"Accuracy against shot: MAML on {_data_set(place[0])}, {place[1]}-way"
+    ends = ", ".join(
+        f"{norm} {s[min(s)].mean:.1f} % with {min(s)} and {s[max(s)].mean:.1f} % with {max(s)}"
+        for norm, s in sorted(series[place].items(), key=lambda item: SERIES.index(item[0]))
+    )
+    words = f"Accuracy after the best gradient step against the number of context images per class: {ends}."
+    return Picture("maml_accuracy_vs_shot", title, words, accuracy_against_shot(series[place]))
+
+
+def _alphas(records: Sequence[Record]) -> list[Picture]:
+    """alpha of TaskNorm-I with CNAPs, or with another learner where there is no such run."""
+    runs = [r for r in records if r.settings.norm == "TaskNorm-I" and r.settings.alpha == "functional-shared"]
+    runs = [r for r in runs if r.result["alphas"]]
+    if not runs:
+        return []
+    order = ["cnaps", "protonets", "maml"]
+    run = max(runs, key=lambda r: (-order.index(r.settings.learner), r.settings.iterations * r.settings.meta_batch))
+    layers, learner = run.result["alphas"], LEARNERS[run.settings.learner]
+    scales, offsets = [layer["scale"] for layer in layers], [layer["offset"] for layer in layers]
+    at = [sigmoid(s * 25 + o) for s, o in zip(scales, offsets, strict=True)]
+    words = f"For each of {len(layers)} layers. "
+    return [
+        Picture(
+            "alpha_curves",
+            f"alpha against context size: TaskNorm-I, {learner}",
+            f"{words}With 25 context images alpha lies between {min(at):.2f} and {max(at):.2f}.",
+            alpha_curves(run),
+        ),
+        Picture(
+            "a_b_curves",
+            f"SCALE |D| + OFFSET against context size: TaskNorm-I, {learner}",
+            f"{words}SCALE lies between {min(scales):.2g} and {max(scales):.2g} per image, "
+            f"OFFSET between {min(offsets):.2g} and {max(offsets):.2g}.",
+            scale_offset_lines(run),
+        ),
+    ]
+
+
+def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
+    """Means over the data sets that were tested in all the ways of one norm."""
+    found: dict[tuple[str, str, int | None, int | None], dict[str, Score]] = defaultdict(dict)
+    for record in records:
+        rows = record.accuracies() if record.settings.learner == learner else []
+        weights = "best" if learner != "maml" and any(a.weights == "best" for a in rows) else "final"
+        for a in rows:
+            if a.weights == weights:
+                found[a.norm, a.source, a.way, a.shot][a.targets] = Entry(record, a).score
+    settings: dict[str, list[dict[str, Score]]] = defaultdict(list)
+    for (norm, *_), scores in found.items():
+        if len(scores) > 1 and "all" in scores:
+            settings[norm].append(scores)
+    if not settings:
+        return None
+    means = {
+        norm: {
+            t: _mean([s[t] for s in rows if t in s]) for t in ("all", "example", "class") if any(t in s for s in rows)
+        }
+        for norm, rows in settings.items()
+    }
+    words = "; ".join(f"{n}: " + ", ".join(f"{t} {s}" for t, s in by.items()) for n, by in means.items())
+    title = f"Targets all at once, by example and by class: {LEARNERS[learner]}"
+    said = f"Mean accuracy in % over the settings tested. {words}."
+    return Picture(f"targets_{learner}", title, said, accuracy_by_targets(means))
+
+
+def _mean(scores: Sequence[Score]) -> Score:
+    return Score(sum(s.mean for s in scores) / len(scores), math.sqrt(sum(s.interval**2 for s in scores)) / len(scores))
+
+
+def _data_set(source: str) -> str:
+    return next((name for name, sources in DATA_SETS.items() if source in sources), source)

@@ -1,0 +1,136 @@
+"""What has to be said below a table: how its runs differ from the paper's, and what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tasknorm.norms import NORMS
+from tasknorm.protocols import TASKS, protocol
+from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
+from tasknorm.report.published import published
+from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks
+from tasknorm.settings import Settings
+
+NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
+WORDS = {
+    "net": "network {}",
+    "image_size": "images of {} px",
+    "train_way": "{}-way tasks at meta-train",
+    "train_targets": "{} targets per class at meta-train",
+    "max_way": "at most {} classes at meta-train",
+    "max_context": "at most {} context images at meta-train",
+}
+
+
+def notes(name: str, found: Entries) -> list[str]:
+    """The notes below one of the paper's tables, filled with these entries."""
+    kind, paper = KINDS[name], published()[name]
+    columns = [Column.named(column) for column in paper.columns]
+    said = ["Bold: the best score of a line and all that do not differ from it at 95 %."]
+    if any(NORMS[c.norm].transductive for c in columns):
+        said.append("† transductive: a prediction depends on the other targets.")
+    if kind.variable:
+        said.append("Below the rule: data sets that meta-training does not see.")
+    if not any(found.values()):
+        return [*said, "No run of this table is among the records."]
+    return [*said, *_notes_on_weights(kind, found), *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
+
+
+def _notes_on_weights(kind: Kind, found: Entries) -> list[str]:
+    """Which weights were tested, and with MAML after which step."""
+    names = {"final": "the weights after the last iteration", "best": "the weights that did best on validation"}
+    ours = " or ".join(
+        names[w] for w in names if any(e.accuracy.weights == w for f in found.values() for e in f.values())
+    )
+    if kind.learner == "maml":
+        return [
+            f"Ours and the paper's: {ours}.",
+            "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
+            "the one with the highest accuracy on validation tasks.",
+        ]
+    paper = "the better of last and best on validation, chosen on the test tasks" if kind.variable else names["best"]
+    return [f"Ours: {ours}. The paper's: {paper}."]
+
+
+def _notes_on_rows(name: str, found: Entries) -> list[str]:
+    paper = published()[name]
+    missing = [row for row, line in found.items() if not line]
+    not_had = [row for row in missing if row in NOT_HAD]
+    not_run = [row for row in missing if row not in NOT_HAD]
+    lines = {row: list(line.values()) for row, line in found.items() if line}
+    stand_ins = [row for row, line in lines.items() if any(e.accuracy.source == "tiny_imagenet" for e in line)]
+    unseen = [
+        row
+        for row, line in lines.items()
+        if KINDS[name].variable
+        and row not in paper.held_out
+        and not any(source in e.record.settings.sources for source in DATA_SETS[row] for e in line)
+    ]
+    ranked = ranked_rows(
+        {row: {c: e.score for c, e in line.items()} for row, line in found.items()}, paper.average_rank
+    )
+    partial = paper.average_rank and 0 < len(ranked) < len(paper.rows)
+    return [
+        *([f"{_listed(not_had)}: the data could not be had, so there is no counterpart."] if not_had else []),
+        *([f"Not run: {_listed(not_run)}."] if not_run else []),
+        *([f"{_listed(stand_ins)}: Tiny-ImageNet stands in for it here."] if stand_ins else []),
+        *([f"{_listed(unseen)}: held out here, part of meta-training in the paper."] if unseen else []),
+        *([f"Our average ranks are over {_listed(ranked)}."] if partial else []),
+    ]
+
+
+def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
+    """How long the runs were trained and tested, and in what they differ from the paper's."""
+    places = [(row, column, e) for row, line in found.items() for column, e in line.items()]
+    unit = "iterations" if kind.learner == "maml" else "tasks"
+    lengths = {
+        (row, column): e.record.settings.iterations if kind.learner == "maml" else trained_tasks(e.record)
+        for row, column, e in places
+    }
+    usual = Counter(lengths.values()).most_common(1)[0][0]
+    others = sorted({length for length in lengths.values() if length != usual})
+    notes = [f"Meta-training: {usual:,} {unit} here; in the paper {_paper_length(kind, places)}."]
+    for length in others:
+        columns = sorted({column for (_, column), value in lengths.items() if value == length})
+        rows = sorted({row for (row, _), value in lengths.items() if value == length})
+        notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
+    tasks = sorted({e.accuracy.tasks for *_, e in places})
+    stated = kind.learner != "protonets" or kind.variable
+    notes.append(
+        f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
+        f"{'in the paper on 600' if stated else 'the paper does not say on how many'}."
+    )
+    return [*notes, *_differences(kind, [e for *_, e in places])]
+
+
+def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
+    if kind.learner == "protonets" and not kind.variable:
+        return "until validation got no better"
+    if kind.learner != "cnaps":
+        return f"60,000{'' if kind.learner == 'maml' else ' tasks'}"
+    counts = sorted({TASKS.get(e.accuracy.norm, 60_000) for *_, e in places})
+    return " to ".join(f"{count:,}" for count in ([counts[0], counts[-1]] if len(counts) > 1 else counts))
+
+
+def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
+    """Where the network, the images and the tasks of meta-training are not the paper's."""
+    different: dict[str, set[tuple[str, str]]] = {}
+    for e in found:
+        s = e.record.settings
+        paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
+        paper |= protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
+        paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
+        for key in WORDS:
+            ours, theirs = str(getattr(s, key)), str(paper[key])
+            if ours != theirs:
+                different.setdefault(key, set()).add((ours, theirs))
+    texts = []
+    for key, pairs in different.items():
+        ours, theirs = ("/".join(sorted(set(side), key=lambda v: (len(v), v))) for side in zip(*pairs, strict=True))
+        texts.append(f"{WORDS[key].format(ours)} ({theirs})")
+    return [f"Differs from the paper, whose value is in brackets: {', '.join(texts)}."] if texts else []
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

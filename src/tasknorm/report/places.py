@@ -1,0 +1,105 @@
+"""Rows and columns of the paper's tables, and our accuracies in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tasknorm.norms import NORMS
+from tasknorm.report.published import published
+from tasknorm.report.score import Score
+from tasknorm.report.scores import Entry, entry, index, row_query
+from tasknorm.results import Record
+
+Entries = dict[str, dict[str, Entry]]  # by row, then by column
+LEARNERS = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the runs of one of the paper's tables have in common.
+
+    Attributes:
+        variable: tasks of variable size, as in Meta-Dataset.
+        alpha: the form of TaskNorm's alpha; None where each column has its own.
+        weights: those after the last iteration, as the paper has it for MAML, or the best on validation.
+    """
+
+    learner: str
+    title: str
+    variable: bool
+    alpha: str | None
+    weights: str
+
+
+KINDS = {
+    "maml_results": Kind("maml", "MAML on Omniglot and miniImageNet", False, "independent-shared", "final"),
+    "protonets_results": Kind(
+        "protonets", "ProtoNets on Omniglot and miniImageNet", False, "independent-shared", "best"
+    ),
+    "cnaps_meta_dataset": Kind("cnaps", "CNAPs on Meta-Dataset", True, "functional-shared", "best"),
+    "protonets_meta_dataset": Kind("protonets", "ProtoNets on Meta-Dataset", True, "functional-shared", "best"),
+    "transduction_issues": Kind(
+        "cnaps", "CNAPs with targets all at once, by example and by class", True, "functional-shared", "best"
+    ),
+    "parameterization_maml": Kind("maml", "Forms of alpha in TaskNorm-I with MAML", False, None, "final"),
+    "parameterization_cnaps": Kind("cnaps", "Forms of alpha in TaskNorm-I with CNAPs", True, None, "best"),
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the paper: a norm, how its targets come, and the form of alpha where that is the subject."""
+
+    norm: str
+    targets: str = "all"
+    alpha: str | None = None
+
+    @classmethod
+    def named(cls, name: str) -> Column:
+        """
+        >>> Column.named("TBN/Example")
+        Column(norm='TBN', targets='example', alpha=None)
+        >>> Column.named("Functional/ChannelSpecific").alpha
+        'functional-channel'
+        """
+        first, _, second = name.partition("/")
+        if first in ("Independent", "Functional"):
+            return cls("TaskNorm-I", alpha=f"{first.lower()}-{'shared' if second == 'Shared' else 'channel'}")
+        for targets in ("example", "class"):
+            if name.endswith(f"-{targets}"):
+                return cls(name.removesuffix(f"-{targets}"), targets)
+        return cls(first, second.lower() or "all")
+
+    @property
+    def heading(self) -> str:
+        if self.alpha:
+            return self.alpha.replace("-", ", ").replace("channel", "channel-specific")
+        how = "" if self.targets == "all" else f" by {self.targets}"
+        return f"{self.norm}{how}{' †' if NORMS[self.norm].transductive else ''}"
+
+
+def entries(records: Sequence[Record], name: str) -> Entries:
+    """Our accuracies in the places of one of the paper's tables; places without a run are left out."""
+    table, kind, found = published()[name], KINDS[name], Entries()
+    accuracies = index(records)
+    for row in table.rows:
+        found[row] = {}
+        for column in table.columns:
+            c = Column.named(column)
+            query = replace(
+                row_query(kind.learner, row, c.norm, kind.variable),
+                targets=c.targets,
+                alpha=c.alpha or kind.alpha,
+                weights=kind.weights,
+            )
+            if e := entry(accuracies, query):
+                found[row][column] = e
+    return found
+
+
+def ranked_rows(rows: Mapping[str, Mapping[str, Score]], columns: Iterable[str]) -> dict[str, dict[str, Score]]:
+    """The rows that an average rank can use: those with all of the columns that have a score anywhere."""
+    there = [column for column in columns if any(column in row for row in rows.values())]
+    full = {name: row for name, row in rows.items() if there and all(column in row for column in there)}
+    return {name: {column: row[column] for column in there} for name, row in full.items()}

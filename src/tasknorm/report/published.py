@@ -1,0 +1,54 @@
+"""The paper's own numbers, as data: every table with its means, intervals, bold print and average ranks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from tasknorm.report.score import Score
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """One table of the paper.
+
+    Attributes:
+        name: its label in the paper, without `tab:`.
+        columns: as printed; `TBN-example` and `TBN/Example` are TBN with its targets one at a time.
+        rows: the scores of each row, by column.
+        bold: the columns that each row prints in bold.
+        held_out: rows of data sets that meta-training does not see.
+        average_rank: as printed, with two decimals; columns without one are left out.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: dict[str, dict[str, Score]]
+    bold: dict[str, set[str]]
+    held_out: tuple[str, ...]
+    average_rank: dict[str, float]
+
+
+@cache
+def published() -> dict[str, PublishedTable]:
+    """The tables of the paper by name.
+
+    >>> str(published()["maml_results"].rows["Omniglot-5-1"]["TaskNorm-I"])
+    '94.4 ± 0.8'
+    """
+    text = resources.files("tasknorm.report").joinpath("published.json").read_text(encoding="utf-8")
+    found = {}
+    for name, table in json.loads(text)["tables"].items():
+        columns = tuple(table["columns"])
+        cells = {row: dict(zip(columns, values, strict=True)) for row, values in table["rows"].items()}
+        found[name] = PublishedTable(
+            name,
+            columns,
+            {row: {c: Score(mean, ci) for c, (mean, ci, _) in line.items()} for row, line in cells.items()},
+            {row: {c for c, (*_, is_bold) in line.items() if is_bold} for row, line in cells.items()},
+            tuple(table["held_out"]),
+            table["average_rank"],
+        )
+    return found

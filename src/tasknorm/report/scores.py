@@ -1,0 +1,135 @@
+"""Which accuracy of which run stands in a place of a table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from tasknorm.report.score import Score
+from tasknorm.results import Accuracy, Record
+
+# The data sets of the paper by the names of our sources; Tiny-ImageNet stands in for ILSVRC.
+DATA_SETS: dict[str, tuple[str, ...]] = {
+    "Omniglot": ("omniglot", "omniglot_vinyals", "omniglot_alphabets"),
+    "miniImageNet": ("mini_imagenet",),
+    "ILSVRC": ("ilsvrc_2012", "tiny_imagenet"),
+    "Aircraft": ("aircraft",),
+    "Birds": ("cu_birds",),
+    "Textures": ("dtd",),
+    "Quick Draw": ("quickdraw",),
+    "Fungi": ("fungi",),
+    "VGG Flower": ("vgg_flower",),
+    "Traffic Signs": ("traffic_sign",),
+    "MSCOCO": ("mscoco",),
+    "MNIST": ("mnist",),
+    "CIFAR10": ("cifar10",),
+    "CIFAR100": ("cifar100",),
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a place of a table asks for; way and shot are None for tasks of variable size.
+
+    Attributes:
+        alpha: the form of TaskNorm's alpha; does not matter for other norms.
+        weights: those wanted; where a run has no best weights, its final ones serve.
+    """
+
+    learner: str
+    sources: tuple[str, ...]
+    way: int | None
+    shot: int | None
+    norm: str
+    targets: str = "all"
+    alpha: str | None = None
+    weights: str = "best"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An accuracy and the run that it comes from."""
+
+    record: Record
+    accuracy: Accuracy
+
+    @property
+    def score(self) -> Score:
+        """With MAML, after the step that did best on validation."""
+        return Score(100 * self.accuracy.accuracy, 100 * self.accuracy.interval)
+
+    @property
+    def maximum(self) -> Score:
+        """With MAML, after the step that does best on the test tasks, as the paper has it; else the score."""
+        best = self.accuracy.maximum
+        return Score(100 * best.accuracy, 100 * best.interval) if best else self.score
+
+
+def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
+    """The query for a row of the paper's tables: a data set, or `Omniglot-5-1` with way and shot.
+
+    >>> row_query("maml", "Omniglot-20-5", "RN", variable=False).way
+    20
+    """
+    if variable:
+        return Query(learner, DATA_SETS[row], None, None, norm)
+    name, way, shot = row.rsplit("-", 2)
+    return Query(learner, DATA_SETS[name], int(way), int(shot), norm)
+
+
+Index = dict[Query, list[Entry]]
+
+
+def index(records: Iterable[Record]) -> Index:
+    """All accuracies by the query, of one source and without alpha, that each answers."""
+    found: Index = defaultdict(list)
+    for record in records:
+        for row in record.accuracies():
+            key = Query(
+                record.settings.learner, (row.source,), row.way, row.shot, row.norm, row.targets, None, row.weights
+            )
+            found[key].append(Entry(record, row))
+    return found
+
+
+def entry(accuracies: Index, query: Query) -> Entry | None:
+    """The accuracy asked for; of several runs, that of the longest training, then of the first folder."""
+    keys = [replace(query, sources=(source,), alpha=None) for source in query.sources]
+    found = [e for key in keys for e in accuracies.get(key, []) if _same_alpha(e.record, query)]
+    if not found and query.weights == "best":
+        return entry(accuracies, replace(query, weights="final"))
+    return max(found, key=lambda e: trained_tasks(e.record), default=None)
+
+
+def _same_alpha(record: Record, query: Query) -> bool:
+    return query.alpha is None or record.settings.alpha in (None, query.alpha)
+
+
+def trained_tasks(record: Record) -> int:
+    """How many tasks meta-training saw."""
+    return record.settings.iterations * record.settings.meta_batch
+
+
+def trainings(records: Iterable[Record], learner: str, row: str, variable: bool) -> list[Record]:
+    """The runs that serve a row of the paper's tables; of several with the same norm and alpha, the longest.
+
+    For tasks of variable size one training serves all rows.
+    """
+    longest: dict[tuple[str, str | None], Record] = {}
+    for record in records:
+        s = record.settings
+        if s.learner != learner or (s.sampling == "variable") != variable or not _serves(record, row, variable):
+            continue
+        key = (s.trained_norm, s.alpha)
+        if key not in longest or trained_tasks(record) > trained_tasks(longest[key]):
+            longest[key] = record
+    return list(longest.values())
+
+
+def _serves(record: Record, row: str, variable: bool) -> bool:
+    tested = {(a.source, a.way, a.shot) for a in record.accuracies()}
+    if variable:
+        return any(source in sources for source, *_ in tested for sources in DATA_SETS.values())
+    query = row_query(record.settings.learner, row, record.settings.norm, variable)
+    return any((source, query.way, query.shot) in tested for source in query.sources)

@@ -1,0 +1,93 @@
+"""The paper's claims: all hold for the paper's own numbers, and fail where the numbers say so."""
+
+from dataclasses import replace
+
+import pytest
+
+from made_up_records import everything, record, row, small, variable
+from tasknorm.report import checks
+from tasknorm.report.claims import CLAIMS, claims_table, findings
+from tasknorm.report.speed import mean_losses
+
+
+def test_all_hold_for_the_papers_own_numbers():
+    found = findings(everything())
+    assert [finding.verdict for _, finding in found] == ["holds"] * len(CLAIMS)
+    assert all(any(c.isdigit() for c in finding.numbers) for _, finding in found)
+
+
+def test_without_runs_only_the_special_case_is_tested():
+    found = {claim.said: finding.verdict for claim, finding in findings([])}
+    assert {said for said, verdict in found.items() if verdict != "not tested"} == {
+        "RN is TaskNorm-I with alpha = n / (n + 1)"
+    }
+
+
+def maml(norm, accuracy, **options):
+    rows = row(norm, "omniglot", 5, 1, accuracy, 0.01, maml=True)
+    for targets, value in options.items():
+        rows += row(norm, "omniglot", 5, 1, value, 0.01, targets, maml=True)
+    return record(rows, learner="maml", source="omniglot", norm=norm)
+
+
+def test_tbn_that_keeps_its_accuracy_does_not_collapse():
+    assert checks.tbn_collapses([maml("TBN", 0.9, example=0.88)], "example").verdict == "does not hold"
+    fallen = checks.tbn_collapses([maml("TBN", 0.9, example=0.3)], "example")
+    assert fallen == ("holds", "MAML Omniglot-5-1 90.0 to 30.0")
+
+
+def test_running_averages_that_learn_do_not_fail():
+    runs = [maml("CBN", 0.8), maml("BRN", 0.2), maml("TaskNorm-I", 0.9)]
+    assert checks.running_averages_fail(runs) == (
+        "does not hold",
+        "Omniglot-5-1 CBN 80.0, BRN 20.0, best other 90.0, chance 20",
+    )
+    assert checks.running_averages_fail(runs[1:]).verdict == "not tested"
+
+
+def test_best_rank_leaves_out_transductive_norms():
+    runs = [maml("TBN", 0.99), maml("LN", 0.7), maml("TaskNorm-I", 0.9)]
+    assert checks.best_rank(runs, "maml_results", "TaskNorm-I").verdict == "holds"
+    assert checks.best_rank(runs, "maml_results", "LN").verdict == "does not hold"
+    assert checks.best_rank(runs[:2], "maml_results", "TaskNorm-I").verdict == "not tested"
+
+
+def test_speed_is_compared_over_shared_iterations():
+    curves = [([0, 100], [2.0, 0.0]), ([0, 50, 100, 200], [2.0, 2.0, 2.0, 100.0])]
+    runs = [
+        replace(run, result=run.result | {"curve": {"iteration": x, "loss": y, "accuracy": y, "seconds": x}})
+        for run, (x, y) in zip([maml("IN", 0.5), maml("LN", 0.5)], curves, strict=True)
+    ]
+    assert mean_losses(runs) == pytest.approx({"IN": 1.0, "LN": 2.0})
+    assert mean_losses([]) == {}
+
+
+def test_alphas():
+    (run,) = [r for r in variable("cnaps_meta_dataset") if r.settings.norm == "TaskNorm-I"]
+
+    def with_layers(*layers):
+        alphas = [{"layer": "x", "scale": scale, "offset": offset} for scale, offset in layers]
+        return [replace(run, result=run.result | {"alphas": alphas})]
+
+    rising, falling, constant = with_layers((0.1, 0.1)), with_layers((-5.0, 0.1)), with_layers((1e-6, 2.0))
+    assert checks.alpha_tends_to_one(rising).verdict == "holds"
+    assert checks.alpha_tends_to_one(falling).verdict == "does not hold"
+    assert checks.scale_matters(rising).verdict == "holds"
+    assert checks.scale_matters(constant).verdict == "does not hold"
+
+
+def test_cost_is_a_median_of_ratios():
+    runs = [r for r in small("protonets_results") if r.settings.norm in ("CBN", "TaskNorm-I")]
+    slow = [
+        replace(r, result=r.result | {"seconds_per_iteration": 0.3}) if r.settings.norm == "TaskNorm-I" else r
+        for r in runs
+    ]
+    assert checks.cost_about_cbn(runs).verdict == "holds"
+    assert checks.cost_about_cbn(slow).numbers.startswith("median 3.00")
+    assert checks.cost_about_cbn(slow).verdict == "does not hold"
+
+
+def test_the_table_of_claims():
+    table = claims_table(findings([]))
+    assert len(table.lines) == len(CLAIMS)
+    assert {line.cells[1].text for line in table.lines} == {"✓ holds", "○ not tested"}

@@ -1,0 +1,110 @@
+"""The paper's tables from records, and how they are printed."""
+
+import pytest
+
+from made_up_records import record, row, small, variable
+from tasknorm.report.places import KINDS, entries
+from tasknorm.report.published import published
+from tasknorm.report.render import Cell, Table, html, latex, line, markdown
+from tasknorm.report.tables import paper_table
+
+
+def texts(table, first, who):
+    """The cells of the line of this name and kind."""
+    name = ""
+    for item in table.lines:
+        name = item.cells[0].text or name
+        if (name, item.cells[1].text) == (first, who):
+            return dict(zip(table.headings[2:], item.cells[2:], strict=True))
+    raise AssertionError(f"no line {first}, {who}")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_runs_with_the_papers_accuracies_give_the_papers_table(name):
+    table = paper_table(variable(name) if KINDS[name].variable else small(name), name)
+    chosen = "ours, chosen step" if KINDS[name].learner == "maml" else "ours"
+    for place in published()[name].rows:
+        ours, paper = texts(table, place, chosen), texts(table, place, "paper")
+        assert [cell.text for cell in ours.values()] == [cell.text for cell in paper.values()]
+    if published()[name].average_rank:
+        ranks = texts(table, "Average rank", chosen)
+        assert [c.text for c in ranks.values()] == [c.text for c in texts(table, "Average rank", "paper").values()]
+
+
+def test_maml_shows_the_best_step_beside_the_chosen_one():
+    table = paper_table(small("maml_results"), "maml_results")
+    assert texts(table, "Omniglot-5-1", "ours, best step")["RN"].text == "92.7 ± 0.9"
+    assert texts(table, "Omniglot-5-1", "ours, chosen step")["RN"].text == "92.6 ± 0.9"
+    assert table.headings[2:5] == ("TBN †", "TBN by example †", "TBN by class †")
+
+
+def test_what_is_missing_is_said():
+    table = paper_table(variable("cnaps_meta_dataset", missing=("Aircraft", "MNIST")), "cnaps_meta_dataset")
+    assert {cell.text for cell in texts(table, "Aircraft", "ours").values()} == {"—"}
+    notes = " ".join(table.notes)
+    assert "Aircraft: the data could not be had" in notes
+    assert "Not run: MNIST." in notes
+    assert "ILSVRC: Tiny-ImageNet stands in" in notes
+    assert "Textures" in notes.split("held out here")[0].split(".")[-1]
+    assert "16,000 tasks here; in the paper 60,000 to 200,000" in notes
+    assert "network resnet-small (resnet18), images of 32 px (84)" in notes
+    assert texts(table, "Average rank", "paper, same 11 rows")["TBN †"].text != "—"
+    assert "No run of this table" in " ".join(paper_table([], "maml_results").notes)
+
+
+def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
+    def run(norm, iterations, accuracy):
+        rows = row(norm, "omniglot", 5, 1, accuracy, 0.01, maml=True)
+        return record(rows, learner="maml", source="omniglot", norm=norm, iterations=iterations)
+
+    records = [run("IN", 300, 0.5), run("LN", 1000, 0.6), run("IN", 400, 0.7), run("BRN", 1000, 0.2)]
+    found = entries(records, "maml_results")["Omniglot-5-1"]
+    assert found["IN"].score == (70.0, 1.0)
+    assert "400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
+
+
+def test_final_weights_serve_where_there_are_no_best_ones():
+    rows = row("LN", "omniglot_vinyals", 5, 1, 0.9, 0.01, weights=("final",))
+    records = [record(rows, learner="protonets", source="omniglot_vinyals", norm="LN")]
+    assert entries(records, "protonets_results")["Omniglot-5-1"]["LN"].accuracy.weights == "final"
+
+
+def test_an_ablated_alpha_stays_out_of_the_main_table():
+    rows = row("TaskNorm-I", "omniglot", 5, 1, 0.9, 0.01, maml=True)
+    records = [record(rows, learner="maml", source="omniglot", alpha="independent-channel")]
+    assert not entries(records, "maml_results")["Omniglot-5-1"]
+    assert list(entries(records, "parameterization_maml")["Omniglot-5-1"]) == ["Independent/ChannelSpecific"]
+
+
+SMALL = Table(
+    "small",
+    "A & B",
+    ("", "x_1"),
+    (line(["TBN", Cell("9 ± 1", bold=True)]), line(["", ""], "paper", rule=True)),
+    ("50 %",),
+)
+
+
+def test_markdown():
+    assert markdown(SMALL) == "### A & B\n\n|  | x_1 |\n| --- | ---: |\n| TBN | **9 ± 1** |\n|  | — |\n\n- 50 %"
+
+
+def test_latex_is_escaped_and_its_lines_are_complete():
+    text = latex(SMALL)
+    assert r"\textbf{9$\pm$1} \\" in text
+    assert r"\caption{A \& B. 50 \%}" in text
+    assert r"x\_1 \\" in text
+    for table in (SMALL, paper_table(small("maml_results"), "maml_results")):
+        text = latex(table)
+        assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+        assert text.isascii()
+        body = [x for x in text.splitlines() if x.endswith(r"\\")]
+        assert {x.replace(r"\&", "").count("&") for x in body} == {len(table.headings) - 1}
+
+
+def test_html_has_headers_and_a_box_of_its_own():
+    text = html(SMALL)
+    assert '<th scope="row" class="words" rowspan="2">TBN</th>' in text
+    assert "A &amp; B" in text
+    assert 'class="scroll" tabindex="0"' in text
+    assert '<tr class="paper rule">' in text
