@@ -201,7 +201,8 @@ class MAML(nn.Module):
         """The norms' running moments at meta-train, by their names in the net."""
         if not self.training:
             return {}
-        return {f"{name}.{kind}": getattr(norm, kind) for name, norm in self._norms().items() for kind in RUNNING}
+        moving = {name: norm for name, norm in self._norms().items() if norm.tracks}
+        return {f"{name}.{kind}": getattr(norm, kind) for name, norm in moving.items() for kind in RUNNING}
 
     @torch.no_grad()
     def _update_running(self, moments: list[tuple[int, State]]) -> None:

@@ -25,6 +25,7 @@ class Baseline(Norm):
     label = "Baseline"
     transductive = False
     needs_context = False
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         if not is_traced() and not self._has_running():

@@ -31,6 +31,7 @@ class GN(Norm):
     label = "GN"
     transductive = False
     needs_context = False
+    tracks = False
 
     def __init__(self, num_features: int, *, num_groups: int | None = None, **options: Any) -> None:
         super().__init__(num_features, **options)

@@ -20,6 +20,7 @@ class IN(Norm):
     label = "IN"
     transductive = False
     needs_context = False
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         return a.instance

@@ -21,6 +21,7 @@ class LN(Norm):
     label = "LN"
     transductive = False
     needs_context = False
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         return a.layer

@@ -20,6 +20,7 @@ class MetaBN(Norm):
     label = "MetaBN"
     transductive = False
     needs_context = True
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         return a.context

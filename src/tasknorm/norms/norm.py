@@ -33,6 +33,7 @@ class Norm(nn.Module):
     label: ClassVar[str]
     transductive: ClassVar[bool]
     needs_context: ClassVar[bool]
+    tracks: ClassVar[bool] = True  # whether running moments may move at meta-train
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None

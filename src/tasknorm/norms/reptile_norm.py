@@ -23,6 +23,7 @@ class RN(Norm):
     label = "RN"
     transductive = False
     needs_context = True
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         if self.training:

@@ -95,6 +95,7 @@ class TaskNormI(TaskNorm):
     """
 
     label = "TaskNorm-I"
+    tracks = False
 
     def secondary(self, a: Activations) -> Moments:
         return a.instance
@@ -116,6 +117,7 @@ class TaskNormL(TaskNorm):
     """
 
     label = "TaskNorm-L"
+    tracks = False
 
     def secondary(self, a: Activations) -> Moments:
         return a.layer

@@ -28,6 +28,7 @@ class TBN(Norm):
     label = "TBN"
     transductive = True
     needs_context = False
+    tracks = False
 
     def moments(self, a: Activations) -> Moments:
         return a.own
