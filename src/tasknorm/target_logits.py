@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,12 +29,9 @@ def target_logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -
     if targets == "all":
         return _together(learner, episodes)
     divided = [_parts(episode.target_y, targets) for episode in episodes]
-    logits = iter(_apart(learner, episodes, divided))
-    results = []
-    for parts in divided:
-        joined = torch.cat([next(logits) for _ in parts], dim=1)
-        results.append(joined[:, torch.cat(parts).argsort()])
-    return results
+    in_sets = [_with_targets(episode, torch.cat(parts)) for episode, parts in zip(episodes, divided, strict=True)]
+    logits = _apart(learner, in_sets, [[len(part) for part in parts] for parts in divided])
+    return [scores[:, torch.cat(parts).argsort()] for scores, parts in zip(logits, divided, strict=True)]
 
 
 def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
@@ -43,30 +40,27 @@ def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
     return [logits[None] for logits in learner.learn(episodes).logits]
 
 
-def _apart(learner: Any, episodes: Sequence[Episode], divided: Sequence[list[Tensor]]) -> Iterator[Tensor]:
-    """Logits `(steps, part, way)` of each part of each task; no part is seen together with another."""
+def _apart(learner: Any, episodes: Sequence[Episode], sizes: Sequence[list[int]]) -> list[Tensor]:
+    """Logits `(steps, target, way)` of each task, whose targets come in sets of these sizes, one after the other."""
     if hasattr(learner, "steps"):
-        # The first part of every task, then the second, ...: as many tasks pass together as with all targets at once,
-        # so that each adapts to the same bits.
-        columns = [
-            learner.steps([_only(episode, part) for episode, part in zip(episodes, column, strict=True)], STEPS)
-            for column in zip(*divided, strict=True)
-        ]
-        for row in zip(*columns, strict=True):
-            yield from row
-        return
-    for episode, parts in zip(episodes, divided, strict=True):
+        # Tasks divided alike pass together, as many as with all targets at once, so that each adapts to the same bits.
+        if all(each == sizes[0] for each in sizes):
+            return list(learner.steps(episodes, STEPS, sizes[0]))
+        return [learner.steps([episode], STEPS, each)[0] for episode, each in zip(episodes, sizes, strict=True)]
+    found = []
+    for episode, each in zip(episodes, sizes, strict=True):
         predictor = learner.adapt(episode.context_x, episode.context_y)
-        if len({len(part) for part in parts}) > 1:
-            yield from (predictor(episode.target_x[part])[None] for part in parts)
-            continue
-        with target(predictor.net, sets=len(parts)):  # together, each normalised by itself
-            logits: Tensor = predictor.logits(episode.target_x[torch.cat(parts)])
-        yield from logits[None].split(len(parts[0]), dim=1)
+        if len(set(each)) == 1:
+            with target(predictor.net, sets=len(each)):  # together, each normalised by itself
+                logits: Tensor = predictor.logits(episode.target_x)
+        else:
+            logits = torch.cat([predictor(one) for one in episode.target_x.split(each)])
+        found.append(logits[None])
+    return found
 
 
-def _only(episode: Episode, part: Tensor) -> Episode:
-    return Episode(episode.context_x, episode.context_y, episode.target_x[part], episode.target_y[part])
+def _with_targets(episode: Episode, chosen: Tensor) -> Episode:
+    return Episode(episode.context_x, episode.context_y, episode.target_x[chosen], episode.target_y[chosen])
 
 
 def _parts(labels: Tensor, targets: Targets) -> list[Tensor]:

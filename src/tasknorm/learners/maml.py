@@ -104,15 +104,21 @@ class MAML(nn.Module):
         return Outcome(torch.cat(losses), logits)
 
     @torch.no_grad()
-    def steps(self, episodes: Sequence[Episode], steps: int = 10) -> list[Tensor]:
-        """Logits of each episode's targets after each of the inner steps: `(steps, target, way)`; changes nothing."""
+    def steps(self, episodes: Sequence[Episode], steps: int = 10, sizes: Sequence[int] | None = None) -> list[Tensor]:
+        """Logits of each episode's targets after each of the inner steps: `(steps, target, way)`; changes nothing.
+
+        Args:
+            episodes: the tasks.
+            steps: how many.
+            sizes: of the sets in which each task's targets come, one after the other; all at once if left out.
+        """
         logits: list[Tensor] = []
         for tasks in groups(episodes, self._at_once()):
             self._check(tasks)
             weights = self._initial_weights(tasks.count)
-            running = self._running()
+            sets = tasks.target_sets(sizes or [tasks.target_y.shape[1]])
             passes = [
-                self._targets(tasks, adapted, dict(running))
+                torch.cat([self._targets(one, adapted, self._running()) for one in sets], 1)
                 for adapted in self._descent(tasks.context_x, tasks.context_y, weights, steps)
             ]
             logits.extend(torch.stack(passes, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,11 @@ class Tasks:
     def images(self) -> Tensor:
         """All images as a joint pass takes them: [context; target] of each task."""
         return torch.cat((self.context_x, self.target_x), 1).flatten(0, 1)
+
+    def target_sets(self, sizes: Sequence[int]) -> list[Tasks]:
+        """The same tasks with the first so many of their targets, with the next so many, and so on."""
+        pairs = zip(self.target_x.split(list(sizes), 1), self.target_y.split(list(sizes), 1), strict=True)
+        return [replace(self, target_x=x, target_y=y) for x, y in pairs]
 
     def cross_entropy(self, logits: Tensor) -> Tensor:
         """Cross-entropy of each target, `(tasks, target)`, for logits `(tasks, target, way)`."""
