@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import tasknorm
-from synthetic import episodes
+from glyph_tasks import episodes
 from tasknorm import NORMS, Episode
 from tasknorm.learners import LEARNERS, MAML, CNAPs, Learner, ProtoNets
 from tasknorm.nets import ResNet, maml_omniglot, protonets_conv4
@@ -17,7 +17,7 @@ from tasknorm.nets import ResNet, maml_omniglot, protonets_conv4
 FILTERS = 16
 TRAINED_AS = {"TBN": "CBN", "RN": "CBN"}  # one training serves all three
 CHANCE_AT_TEST = ("CBN", "BRN", "Baseline")  # with MAML, as in the paper
-ITERATIONS = {"protonets": 15, "maml": 50, "cnaps": 30}
+ITERATIONS = {"protonets": 15, "maml": 50, "cnaps": 50}
 LEARNING_RATE = {"protonets": 3e-3, "maml": 3e-3, "cnaps": 5e-3}
 
 

@@ -22,6 +22,8 @@ def errors() -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:  # whoever reads what we print has read enough
+        raise typer.Exit(1) from None
     except (DataError, SettingsError, WeightsError, ModuleNotFoundError, OSError) as error:
         _leave(error, 2)
     except (DivergedError, LostRankError, FailedRunsError) as error:

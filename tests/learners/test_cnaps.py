@@ -7,7 +7,7 @@ import torch
 
 import tasknorm
 from small_learners import fresh, trained
-from synthetic import episode, episodes
+from glyph_tasks import episode, episodes
 from tasknorm import NORMS
 from tasknorm.learners import CNAPs
 from tasknorm.nets import protonets_conv4, resnet_small

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import tasknorm
 from small_learners import fresh, trained
-from synthetic import episode, episodes
+from glyph_tasks import episode, episodes
 from tasknorm import NORMS, Episode
 from tasknorm.learners import MAML
 from tasknorm.nets import maml_omniglot

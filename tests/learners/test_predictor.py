@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from small_learners import fresh, trained
-from synthetic import episode
+from glyph_tasks import episode
 from tasknorm.learners import LEARNERS, Predictor
 
 learners = pytest.mark.parametrize("learner", LEARNERS)

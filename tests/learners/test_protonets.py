@@ -7,7 +7,7 @@ import torch
 
 import tasknorm
 from small_learners import fresh
-from synthetic import episode, episodes
+from glyph_tasks import episode, episodes
 from tasknorm.learners import ProtoNets
 
 
