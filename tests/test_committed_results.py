@@ -1,0 +1,59 @@
+"""What is committed under `results/` can be read, is what its README says, and shows what we claim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasknorm.results import Record, read_record, records
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def row(record: Record, norm: str, targets: str = "all") -> float:
+    """The accuracy of the weights that did best on validation tasks, with the run's own way."""
+    found = [
+        each.accuracy
+        for each in record.accuracies()
+        if (each.weights, each.norm, each.targets, each.way) == ("best", norm, targets, record.settings.way)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("record", records(RESULTS), ids=lambda record: record.folder.name)
+def test_every_record_is_of_600_test_tasks_and_labelled(record: Record) -> None:
+    assert {each.tasks for each in record.accuracies()} <= {300, 600}
+    for each in record.accuracies():
+        assert each.label == ("transductive" if each.norm == "TBN" else "non-transductive")
+
+
+def test_the_readme_has_the_accuracies_of_the_records() -> None:
+    text = (RESULTS / "README.md").read_text()
+    for record in records(RESULTS / "accuracy"):
+        for each in record.accuracies():
+            if each.weights == "best":
+                assert str(each) in text
+
+
+def test_maml_with_tasknorm_on_omniglot() -> None:
+    record = read_record(RESULTS / "accuracy" / "maml-omniglot-5-1-TaskNorm-I")
+    assert record.settings.norm == "TaskNorm-I"
+    assert record.result["seconds"] < 30 * 60
+    assert row(record, "TaskNorm-I") >= 0.92
+    # Not transductive: not a single prediction changes when targets come alone.
+    assert row(record, "TaskNorm-I", "example") == row(record, "TaskNorm-I", "class") == row(record, "TaskNorm-I")
+
+
+def test_protonets_on_omniglot() -> None:
+    record = read_record(RESULTS / "accuracy" / "protonets-omniglot-5-1-TaskNorm-L")
+    assert record.settings.iterations * record.result["seconds_per_iteration"] < 30 * 60
+    assert row(record, "TaskNorm-L") >= 0.975
+
+
+def test_mamls_transductive_batch_norm_falls_to_near_chance_when_targets_come_alone() -> None:
+    record = read_record(RESULTS / "paper" / "maml-omniglot-5-1-CBN")
+    assert row(record, "TBN") > 0.9
+    assert row(record, "TBN", "example") < 0.3
+    assert row(record, "TBN", "class") < 0.3
