@@ -19,7 +19,7 @@ from tasknorm.episode import Episode
 from tasknorm.learners.learner import Outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
-from tasknorm.nets.task_layers import TaskLayer
+from tasknorm.nets.task_layers import TaskLayer, as_adapted
 from tasknorm.norms import Norm
 from tasknorm.phase import context, contexts, joint
 
@@ -143,9 +143,13 @@ class MAML(nn.Module):
         self._check(tasks)
         running = self._running()
         steps = self.inner_steps if self.training else self.test_steps
-        *_, weights = self._descent(
-            tasks.context_x, tasks.context_y, self._initial_weights(tasks.count), steps, running
-        )
+        tied = self.first_order and tasks.count > 1
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not tied):
+            *_, weights = self._descent(
+                tasks.context_x, tasks.context_y, self._initial_weights(tasks.count), steps, running
+            )
+        if tied:
+            weights = as_adapted(weights)
         return self._targets(tasks, weights, running), running
 
     def _descent(

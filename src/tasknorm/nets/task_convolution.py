@@ -8,35 +8,63 @@ copy, and sums over space run along the channels.
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.nn import functional as F
 
 from tasknorm.nets.windows import Sides, Windows, apply, columns
 
 CHUNK = 1 << 20  # numbers in the columns that are made at a time
 
 
-def task_convolution(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
+def task_convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    windows: Windows,
+    adapted_weight: Tensor | None = None,
+    adapted_bias: Tensor | None = None,
+) -> Tensor:
     """Convolve each task's images with its own weight.
 
     Args:
         x: images of one task after the other, `(tasks n, in, h, w)`.
-        weight: `(tasks, out, in, *windows.kernel)`; fastest with the channels last.
+        weight: `(tasks, out, in, *windows.kernel)`; fastest with the channels last, or expanded from one task's.
         bias: `(tasks, out)`, or None.
         windows: kernel, stride and padding.
+        adapted_weight: if given, what to convolve with, a constant `(tasks, out, in, *windows.kernel)`. The derivative
+            by it is that by `weight`, which is then `(out, in, *windows.kernel)`: see `tied`.
+        adapted_bias: the same for `bias`.
 
     Returns:
         `(tasks n, out, height, width)`, with the channels last in memory.
     """
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
-        return _composed(x, weight, bias, windows)
-    y: Tensor = apply(_Convolution, x, weight, bias, windows)
+        return _composed(x, *_tied(weight, bias, adapted_weight, adapted_bias), windows)
+    y: Tensor = apply(_Convolution, x, weight, bias, adapted_weight, adapted_bias, windows)
     return y
+
+
+def tied(initial: Tensor, adapted: Tensor) -> Tensor:
+    """The adapted weights of tasks, `(tasks, ...)`, whose derivative by the initial ones, `(...)`, is that of a sum.
+
+    First-order MAML's: adapted = initial - inner_lr gradients, the latter constants.
+    """
+    return adapted + (initial - initial.detach())
+
+
+def _tied(
+    weight: Tensor, bias: Tensor | None, adapted_weight: Tensor | None, adapted_bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    if adapted_weight is None:
+        return weight, bias
+    return tied(weight, adapted_weight), None if bias is None or adapted_bias is None else tied(bias, adapted_bias)
 
 
 def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
@@ -61,50 +89,64 @@ class _Convolution(Function):
     """The convolution a few tasks at a time, so that columns stay in the cache and are never kept."""
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
+    def forward(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        adapted_weight: Tensor | None,
+        adapted_bias: Tensor | None,
+        windows: Windows,
+    ) -> Tensor:
+        at = (weight, bias) if adapted_weight is None else (adapted_weight, adapted_bias)
         if torch.compiler.is_compiling():
-            y: Tensor = torch.ops.tasknorm.convolution(x, weight, bias, *windows)
+            y: Tensor = torch.ops.tasknorm.convolution(x, *at, *windows)
             return y
-        return _forward(x, weight, bias, *windows)
+        return _forward(x, *at, *windows)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, bias, ctx.windows = inputs
-        ctx.save_for_backward(x, weight, bias)
+        *tensors, ctx.windows = inputs
+        ctx.save_for_backward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, _ = ctx.saved_tensors
-        wants_x, wants_weight, wants_bias, _ = ctx.needs_input_grad
-        backward: Any = torch.ops.tasknorm.convolution_backward if torch.compiler.is_compiling() else _backward
+        x, weight, _, adapted_weight, _ = ctx.saved_tensors
+        wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+        backward: Any = torch.ops.tasknorm.convolution_gradients if torch.compiler.is_compiling() else _backward
         if backward is _backward and torch.is_grad_enabled():
             return _differentiable_backward(ctx, grad)
-        grad_x, grad_weight, grad_bias = backward(grad, x, weight, *ctx.windows, wants_x)
+        is_tied = adapted_weight is not None
+        at = adapted_weight if is_tied else weight
+        grad_x, grad_weight, grad_bias = backward(grad, x, at, *ctx.windows, wants_x, is_tied)
         return (
             grad_x if wants_x else None,
             grad_weight if wants_weight else None,
             grad_bias if wants_bias else None,
+            None,
+            None,
             None,
         )
 
 
 def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
     """The gradients with a graph, for second derivatives."""
-    x, weight, bias = ctx.saved_tensors
+    x, *weights = ctx.saved_tensors
     needed: list[bool] = ctx.needs_input_grad[:3]
-    wanted = [tensor for tensor, is_needed in zip((x, weight, bias), needed, strict=True) if is_needed]
-    y = _composed(x, weight, bias, ctx.windows)
+    wanted = [tensor for tensor, is_needed in zip((x, *weights[:2]), needed, strict=True) if is_needed]
+    y = _composed(x, *_tied(*weights), ctx.windows)
     found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
-    return *(next(found) if is_needed else None for is_needed in needed), None
+    return *(next(found) if is_needed else None for is_needed in needed), None, None, None
 
 
 def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stride: Sides, padding: Sides) -> Tensor:
     windows = Windows(kernel, stride, padding)
     matrix = _matrix(weight)
+    if _is_one(weight) and (bias is None or _is_one(bias)) and not _is_small(matrix):
+        return _last(F.conv2d(x, weight[0], None if bias is None else bias[0], stride, padding))
     y = _new_images(x, weight, windows)
     rows, by_task = _by_task(y, len(weight)), x.unflatten(0, (len(weight), -1))
     for part in _parts(rows, matrix):
-        seen = _in_scratch(0, windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
+        seen = _in_scratch(windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
         if bias is None:
             torch.bmm(seen, matrix[part].mT, out=rows[part])
         else:
@@ -113,46 +155,91 @@ def _forward(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, stri
 
 
 def _backward(
-    grad: Tensor, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides, wants_x: bool
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    kernel: Sides,
+    stride: Sides,
+    padding: Sides,
+    wants_x: bool,
+    is_tied: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of images, weight and bias; that of the images is empty if it is not wanted."""
+    """Gradients of images, weight and bias, the latter two summed over tasks if these are tied.
+
+    That of the images is empty if it is not wanted.
+    """
     windows = Windows(kernel, stride, padding)
-    matrix = _matrix(weight)
-    tasks, out, numbers = matrix.shape
-    rows, by_task = _by_task(grad, tasks), x.unflatten(0, (tasks, -1))
-    grad_matrix = matrix.new_empty(matrix.shape)
+    grad_x = _grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
+    grad_bias = _by_task(grad, len(weight)).sum((0, 1) if is_tied else 1)
+    return grad_x, _grad_weight(grad, x, weight, windows, is_tied), grad_bias
+
+
+def _grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
+    if _is_one(weight):
+        return _last(_torchs_backward(grad, x, weight, windows, (True, False, False))[0])
+    matrix, rows = _matrix(weight), _by_task(grad, len(weight))
     room = windows.room(x)
-    each = by_task.shape[1]
+    by_task = room.unflatten(0, (len(weight), -1))
     for part in _parts(rows, matrix):
-        images, g = by_task[part].flatten(0, 1), rows[part]
-        seen = _in_scratch(0, windows.columns(images)).view(*g.shape[:2], -1)
-        if numbers < out:  # a product with the longer side last is faster
-            grad_matrix[part] = torch.bmm(seen.mT, g).mT
+        to = by_task[part].flatten(0, 1)
+        grad_columns = _scratch((*rows[part].shape[:2], matrix.shape[2]), grad.dtype)
+        torch.bmm(rows[part], matrix[part], out=grad_columns)
+        windows.images(grad_columns.view(len(to), *grad.shape[2:], *windows.kernel, -1), to)
+    return windows.inside(room)
+
+
+def _grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, is_tied: bool) -> Tensor:
+    if is_tied:
+        return _last(_torchs_backward(grad, x, weight, windows, (False, True, False))[1])
+    matrix, rows = _matrix(weight), _by_task(grad, len(weight))
+    by_task = x.unflatten(0, (len(weight), -1))
+    grad_matrix = _new_grad_matrix(matrix)
+    for part in _parts(rows, matrix):
+        seen = _in_scratch(windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
+        if _is_small(matrix):
+            torch.bmm(seen.mT, rows[part], out=grad_matrix[part].mT)
         else:
-            torch.bmm(g.mT, seen, out=grad_matrix[part])
-        if wants_x:
-            grad_columns = torch.bmm(g, matrix[part], out=_scratch(1, seen))
-            grad_columns = grad_columns.view(len(images), *grad.shape[2:], *kernel, -1)
-            windows.images(grad_columns, room[part.start * each : part.stop * each])
-    grad_x = windows.inside(room) if wants_x else x.new_empty(0)
-    return grad_x, _as_weight(grad_matrix, weight), rows.sum(1)
+            torch.bmm(rows[part].mT, seen, out=grad_matrix[part])
+    return _as_weight(grad_matrix, weight)
+
+
+def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
+    """Gradients of all tasks' images as of one batch: of the images by one weight, or of the weight, any one."""
+    _, stride, padding = windows
+    return torch.ops.aten.convolution_backward(
+        grad, x, weight[0], None, stride, padding, (1, 1), False, (0, 0), 1, mask
+    )
+
+
+def _is_one(weights: Tensor) -> bool:
+    """Whether all tasks share one weight: their images are then one batch, which torch's own convolution serves."""
+    return weights.stride(0) == 0
+
+
+def _is_small(matrix: Tensor) -> bool:
+    """Whether windows have fewer numbers than there are filters: products are faster with the longer side last."""
+    return matrix.shape[2] < matrix.shape[1]
+
+
+def _last(images: Tensor) -> Tensor:
+    return images.contiguous(memory_format=torch.channels_last)
 
 
 _kept = threading.local()
 
 
-def _scratch(which: int, like: Tensor) -> Tensor:
-    """Contiguous memory like this tensor, kept from call to call: fresh memory costs more than what is done in it."""
+def _scratch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Contiguous memory kept from call to call: fresh memory costs more than what is done in it."""
     memory: dict[Any, Tensor] = _kept.__dict__
-    key = f"{which} {like.dtype}"
-    if key not in memory or memory[key].numel() < like.numel():
+    key, size = str(dtype), math.prod(shape)
+    if key not in memory or memory[key].numel() < size:
         with torch.inference_mode(False):
-            memory[key] = torch.empty(max(CHUNK, like.numel()), dtype=like.dtype)
-    return memory[key][: like.numel()].view(like.shape)
+            memory[key] = torch.empty(max(CHUNK, size), dtype=dtype)
+    return memory[key][:size].view(shape)
 
 
-def _in_scratch(which: int, x: Tensor) -> Tensor:
-    return _scratch(which, x).copy_(x)
+def _in_scratch(x: Tensor) -> Tensor:
+    return _scratch(x.shape, x.dtype).copy_(x)
 
 
 def _by_task(images: Tensor, tasks: int) -> Tensor:
@@ -164,10 +251,14 @@ def _new_images(x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
     return x.new_empty(len(x), *windows.output_size(x), weight.shape[1]).permute(0, 3, 1, 2)
 
 
+def _new_grad_matrix(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.mT.shape).mT if _is_small(matrix) else matrix.new_empty(matrix.shape)
+
+
 def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
     """The reverse of `_matrix`."""
-    tasks, out, channels, *kernel = weight.shape
-    return matrix.view(tasks, out, *kernel, channels).permute(0, 1, 4, 2, 3)
+    channels, *kernel = weight.shape[2:]
+    return matrix.unflatten(2, (*kernel, channels)).permute(0, 1, 4, 2, 3)
 
 
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
@@ -183,10 +274,11 @@ _LIBRARY = torch.library.Library("tasknorm", "FRAGMENT")
 _WINDOWS = "int[] kernel, int[] stride, int[] padding"
 _LIBRARY.define(f"convolution(Tensor x, Tensor weight, Tensor? bias, {_WINDOWS}) -> Tensor")
 _LIBRARY.define(
-    f"convolution_backward(Tensor grad, Tensor x, Tensor weight, {_WINDOWS}, bool wants_x) -> (Tensor, Tensor, Tensor)"
+    f"convolution_gradients(Tensor grad, Tensor x, Tensor weight, {_WINDOWS}, bool wants_x, bool is_tied) "
+    "-> (Tensor, Tensor, Tensor)"
 )
 _LIBRARY.impl("convolution", _forward, "CPU")
-_LIBRARY.impl("convolution_backward", _backward, "CPU")
+_LIBRARY.impl("convolution_gradients", _backward, "CPU")
 
 
 def _fake_forward(
@@ -196,16 +288,25 @@ def _fake_forward(
 
 
 def _fake_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, kernel: Sides, stride: Sides, padding: Sides, wants_x: bool
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    kernel: Sides,
+    stride: Sides,
+    padding: Sides,
+    wants_x: bool,
+    is_tied: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     windows = Windows(kernel, stride, padding)
     matrix = _matrix(weight)
+    one_weight = torch.empty_like(weight[0], memory_format=torch.channels_last)
+    grad_x = _last(torch.empty_like(x)) if _is_one(weight) else windows.inside(windows.room(x))
     return (
-        windows.inside(windows.room(x)) if wants_x else x.new_empty(0),
-        _as_weight(matrix.new_empty(matrix.shape), weight),
-        grad.new_empty(matrix.shape[:2]),
+        grad_x if wants_x else x.new_empty(0),
+        one_weight if is_tied else _as_weight(_new_grad_matrix(matrix), weight),
+        grad.new_empty(matrix.shape[1:2] if is_tied else matrix.shape[:2]),
     )
 
 
 torch.library.register_fake("tasknorm::convolution", _fake_forward, lib=_LIBRARY)
-torch.library.register_fake("tasknorm::convolution_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_fake("tasknorm::convolution_gradients", _fake_backward, lib=_LIBRARY)
