@@ -204,11 +204,11 @@ class MAML(nn.Module):
     def _initial_weights(self, tasks: int) -> State:
         """What the inner loop adapts, with a task axis if there are several tasks."""
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
-        weights = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
+        weights: State = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
         if self._runs_together():
             weights = {name: _channels_last(weight) for name, weight in weights.items()}
         if tasks == 1:
-            return dict(weights)
+            return weights
         return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
 
     def _running(self) -> State:
@@ -243,7 +243,8 @@ class MAML(nn.Module):
 
 def _channels_last(weight: Tensor) -> Tensor:
     """As `task_layers` convolve fastest, many tasks and one."""
-    return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
+    with torch.inference_mode(False):
+        return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
 
 
 def _is_channels_last(weight: Tensor) -> bool:
