@@ -54,3 +54,31 @@ def test_without_bias_and_without_gradients_for_the_images() -> None:
     y.sum().backward()
     assert weight.grad is not None
     assert x.grad is None
+
+
+@pytest.mark.parametrize("windows", CASES)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_weight_that_tasks_share_has_a_gradient_for_each(windows: Windows, channels: int) -> None:
+    x, weight, bias = inputs(windows, channels)
+    shared = [tensor[:1].detach().expand_as(tensor).requires_grad_() for tensor in (weight, bias)]
+    own = [tensor.detach().contiguous().requires_grad_() for tensor in shared]
+    ours, theirs = task_convolution(x, *shared, windows), expected(x, *own, windows)
+    torch.testing.assert_close(ours, theirs)
+    factor = torch.randn_like(theirs)
+    ours_by, theirs_by = (torch.autograd.grad(y, (x, *at), factor) for y, at in ((ours, shared), (theirs, own)))
+    torch.testing.assert_close(ours_by, theirs_by)
+
+
+@pytest.mark.parametrize("windows", CASES)
+def test_adapted_weights_give_their_gradient_to_the_initial_ones(windows: Windows) -> None:
+    x, *adapted = inputs(windows)
+    initial = [tensor[0].detach().clone().requires_grad_() for tensor in adapted]
+    y = task_convolution(x, *initial, windows, *(tensor.detach() for tensor in adapted))
+    theirs = expected(x, *adapted, windows)
+    torch.testing.assert_close(y, theirs)
+    factor = torch.randn_like(theirs)
+    grad_x, *by_task = torch.autograd.grad(theirs, (x, *adapted), factor)
+    sums = [gradient.sum(0) for gradient in by_task]
+    for create_graph in (False, True):
+        ours = torch.autograd.grad(y, (x, *initial), factor, retain_graph=True, create_graph=create_graph)
+        torch.testing.assert_close(ours, (grad_x, *sums))

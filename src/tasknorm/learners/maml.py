@@ -192,6 +192,8 @@ class MAML(nn.Module):
         for name in running:
             running[name] = running[name].clone()
         parameters = {} if outer else {name: p.detach() for name, p in self.net.named_parameters()}
+        if any(map(_is_channels_last, weights.values())):
+            x = _images_channels_last(x)
         call: Any = _compiled_call() if self.compiled else functional_call
         logits: Tensor = call(self.net, parameters | weights | running, (x,))
         return logits
@@ -202,10 +204,12 @@ class MAML(nn.Module):
     def _initial_weights(self, tasks: int) -> State:
         """What the inner loop adapts, with a task axis if there are several tasks."""
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
-        weights = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
+        weights: State = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
+        if self._runs_together():
+            weights = {name: _channels_last(weight) for name, weight in weights.items()}
         if tasks == 1:
-            return dict(weights)
-        return {name: _channels_last(weight).expand(tasks, *weight.shape) for name, weight in weights.items()}
+            return weights
+        return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
 
     def _running(self) -> State:
         """The norms' running moments at meta-train, by their names in the net."""
@@ -238,8 +242,20 @@ class MAML(nn.Module):
 
 
 def _channels_last(weight: Tensor) -> Tensor:
-    """As `task_layers` convolve fastest."""
-    return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
+    """As `task_layers` convolve fastest, many tasks and one."""
+    with torch.inference_mode(False):
+        return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
+
+
+def _is_channels_last(weight: Tensor) -> bool:
+    return weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+
+
+def _images_channels_last(x: Tensor) -> Tensor:
+    """Images `(N, C, h, w)` with the channels last, also in the strides of a single channel, which torch goes by."""
+    _, channels, height, width = x.shape
+    x = x.contiguous(memory_format=torch.channels_last)
+    return x.as_strided(x.shape, (height * width * channels, 1, width * channels, channels), x.storage_offset())
 
 
 def _normal(x: Tensor) -> Tensor:

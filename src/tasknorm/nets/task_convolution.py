@@ -2,6 +2,9 @@
 
     y = columns(x) weight' + bias        columns: what the kernel sees at each output pixel, (pixels, height width in)
 
+Where all tasks share one weight, as in MAML's first step, and for the gradient of a weight that they share, the images
+of all tasks are one batch, and torch's own convolution is faster.
+
 Everything is kept with the channels last, so that making columns copies long runs, results are images without another
 copy, and sums over space run along the channels.
 """
@@ -257,8 +260,8 @@ def _new_grad_matrix(matrix: Tensor) -> Tensor:
 
 def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
     """The reverse of `_matrix`."""
-    channels, *kernel = weight.shape[2:]
-    return matrix.unflatten(2, (*kernel, channels)).permute(0, 1, 4, 2, 3)
+    tasks, out, channels, *kernel = weight.shape
+    return matrix.view(tasks, out, *kernel, channels).permute(0, 1, 4, 2, 3)
 
 
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
