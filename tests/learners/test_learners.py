@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import tasknorm
-from small_learners import CHANCE_AT_TEST, accuracy, fresh, trained, training_losses
 from glyph_tasks import episode, episodes
+from small_learners import CHANCE_AT_TEST, accuracy, fresh, trained, training_losses
 from tasknorm import NORMS, Episode
 from tasknorm.learners import LEARNERS, Predictor
 
@@ -41,7 +41,9 @@ class TestEveryLearnerWithEveryNorm:
             losses = training_losses(learner, label)
             assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
         else:
-            assert accuracy(trained(learner, label), episodes(777, 20, split="test")) > 0.27  # chance is 0.2, 300 targets
+            assert (
+                accuracy(trained(learner, label), episodes(777, 20, split="test")) > 0.27
+            )  # chance is 0.2, 300 targets
 
     def test_is_as_transductive_as_its_norm_says(self, learner: str, label: str) -> None:
         model = trained(learner, label)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from small_learners import fresh, trained
 from glyph_tasks import episode
+from small_learners import fresh, trained
 from tasknorm.learners import LEARNERS, Predictor
 
 learners = pytest.mark.parametrize("learner", LEARNERS)
