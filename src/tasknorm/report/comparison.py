@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from rich import box
 from rich.table import Table as TextTable
@@ -23,6 +24,7 @@ from tasknorm.report.score import Score, differ
 from tasknorm.results import Accuracy, Record
 
 HEADINGS = ("norm", "all at once", "by example", "by class", "average rank", "transductive", "ms / task")
+SHORT = {"all at once": "all", "by example": "example", "by class": "class", "average rank": "avg. rank"}
 
 
 @dataclass(frozen=True)
@@ -111,11 +113,14 @@ class Comparison:
     def text(self) -> TextTable:
         """The table for a terminal."""
         made = self.table()
-        shown = TextTable(title=made.title, box=box.SIMPLE_HEAD, title_style="bold", title_justify="left")
+        title = f"{made.title}: accuracy in % by how targets come"
+        shown = TextTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
         for heading in made.headings:
-            shown.add_column(heading, justify="left" if heading in ("norm", "transductive") else "right")
+            side: Literal["left", "right"] = "left" if heading in ("norm", "transductive") else "right"
+            shown.add_column(SHORT.get(heading, heading), justify=side, no_wrap=True)
         for item in made.lines:
-            marked = (f"[bold]{cell.text}[/]" if cell.bold else cell.text for cell in item.cells)
+            texts = [cell.text.replace(" ± ", "±") for cell in item.cells]
+            marked = (f"[bold]{t}[/]" if cell.bold else t for t, cell in zip(texts, item.cells, strict=True))
             shown.add_row(*marked, style="yellow" if item.cells[5].text == "yes" else None)
         return shown
 
