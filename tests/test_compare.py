@@ -39,7 +39,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_every_norm_is_in_the_table_with_its_label(compared: tuple[Path, str]) -> None:
     folder, printed = compared
-    table = [line.split() for line in printed.splitlines() if line.startswith("  ")]
+    table = [line.split() for line in printed.splitlines() if line.startswith(" ")]
     lines = {words[0]: words for words in table if words and words[0] in NORMS}
     assert set(lines) == set(NORMS)
     assert {norm: "yes" in words for norm, words in lines.items()} == {"TBN": True, "LN": False, "TaskNorm-I": False}
