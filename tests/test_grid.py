@@ -43,10 +43,20 @@ def test_finished_runs_are_skipped_and_failed_ones_are_named(tmp_path):
     assert said[-1] == f"{tmp_path}: all 1 runs are finished"
 
 
+def test_a_grid_goes_on_to_more_iterations(tmp_path):
+    for iterations in (1, 3):
+        wanted = GridRun("one", tiny(test_tasks=0, validate_every=0, iterations=iterations))
+        assert not wanted.finished(tmp_path)
+        assert run_grid([wanted], tmp_path, processes=1, say=lambda text: None) == {}
+        assert wanted.finished(tmp_path)
+        assert wanted.done(tmp_path) == iterations
+        assert len((tmp_path / "one" / "metrics.jsonl").read_text().splitlines()) == iterations
+
+
 def test_grids_that_cannot_be_done_are_refused(tmp_path):
-    run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
-    with pytest.raises(SettingsError, match=r"iterations=2 contradicts the run in .*one, which has iterations=1"):
-        run_grid([GridRun("one", tiny(test_tasks=0, iterations=2))], tmp_path)
+    run(tiny(test_tasks=0, iterations=2), tmp_path / "one")
+    with pytest.raises(SettingsError, match=r"iterations=1 contradicts the run in .*one, which has iterations=2"):
+        run_grid([GridRun("one", tiny(test_tasks=0, iterations=1))], tmp_path)
     with pytest.raises(SettingsError, match="twice"):
         run_grid([GridRun("two", tiny()), GridRun("two", tiny())], tmp_path)
     with pytest.raises(SettingsError, match="three needs two, not in the grid"):

@@ -85,3 +85,17 @@ def test_a_damaged_checkpoint_falls_back_and_a_finished_run_stays(tmp_path, capf
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["seconds"] == pytest.approx(sum(line["seconds"] for line in lines))  # before and after
     assert result["curve"]["iteration"] == list(range(1, 13))
+
+
+def test_a_finished_run_goes_on_to_more_iterations_as_if_asked_for_them_at_first(tmp_path):
+    run(tiny(iterations=10, norm="CBN"), tmp_path / "further")
+    through = run(tiny(iterations=20, norm="CBN"), tmp_path / "through")
+    code, _, err = ended(started("train", "--out", tmp_path / "further", "--resume", "--iterations", 20))
+    assert code == 0, err
+    same_run(tmp_path / "through", tmp_path / "further")
+    further = json.loads((tmp_path / "further" / "result.json").read_text())
+    assert further["accuracies"] == through["accuracies"]
+    assert json.loads((tmp_path / "further" / "config.json").read_text())["iterations"] == 20
+    code, _, err = ended(started("train", "--out", tmp_path / "further", "--resume", "--iterations", 15))
+    assert code == 2
+    assert "iterations=15 contradicts the run in" in err

@@ -57,7 +57,10 @@ def train(
     out: Annotated[Path, typer.Option(help="The folder of the run.")],
     config: Annotated[Path | None, typer.Option(help="A TOML or JSON file of settings; flags win over it.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the run in the folder, if any; with more iterations, also a finished one."
+        ),
     ] = False,
     **settings: Any,
 ) -> None:

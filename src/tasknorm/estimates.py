@@ -20,7 +20,7 @@ from tasknorm.results import CONFIG, RESULT
 from tasknorm.settings import Settings
 
 TIMING, SPEEDS = ".timing", ".speeds.json"
-TIMED, TESTED = 4, 10  # iterations and tasks of a run that is only timed
+TIMED, TESTED = 4, 3  # iterations and tasks of a run that is only timed
 WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "epochs", "pretrained", "learning_rate", "checkpoint_every"}

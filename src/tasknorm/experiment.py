@@ -28,19 +28,22 @@ from tasknorm.train import train
 from tasknorm.weights import label, weights_of, write_weights
 
 MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
+GROWS = "iterations"  # may be more when a run goes on
 
 
 def run(settings: Settings, folder: Path) -> dict[str, Any]:
     """Train, test and record one run; goes on from its newest checkpoint, and does nothing if it is finished.
 
+    A finished run with fewer iterations goes on to more, as if it had been asked for them at first.
+
     Returns:
         The contents of `result.json`.
     """
-    if (folder / RESULT).exists():
-        print(f"{folder}: finished already", file=sys.stderr)
-        return read_config(folder / RESULT)
     device = chosen_device(settings.device)
     with ranks(device.type) as all_ranks:
+        if all_ranks.same(is_finished(folder, settings.iterations) if all_ranks.first else None):
+            print(f"{folder}: finished already", file=sys.stderr)
+            return read_config(folder / RESULT)
         if all_ranks.count > settings.meta_batch:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
@@ -52,8 +55,10 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
                 f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
                 "name some in its splits file"
             )
-        if all_ranks.first and not (folder / CONFIG).exists():
-            write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+        if all_ranks.first:
+            (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
+            if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[GROWS] != settings.iterations:
+                write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
         validate = partial(validation, settings=settings, episodes=valid_tasks, all_ranks=all_ranks)
         train(learner, settings, tasks, validate, folder, all_ranks)
         if all_ranks.first:
@@ -65,6 +70,11 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         if all_ranks.first:
             write_atomically(folder / RESULT, result_text(result))
     return result
+
+
+def is_finished(folder: Path, iterations: int) -> bool:
+    """Whether a folder holds the record of a run of so many iterations."""
+    return (folder / RESULT).exists() and bool(read_config(folder / CONFIG)[GROWS] >= iterations)
 
 
 def validation(
@@ -96,9 +106,10 @@ def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bo
         raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
     recorded = read_config(folder / CONFIG)
     for key in given.keys() & recorded.keys() - set(MACHINE):
-        if (value := parsed(key, given[key])) != recorded[key]:
+        value = parsed(key, given[key])
+        if value != recorded[key] and not (key == GROWS and isinstance(value, int) and value > recorded[key]):
             raise SettingsError(
                 f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; leave it out"
             )
     Settings.of(recorded | given)  # refuses what is no setting
-    return Settings.of(recorded | {key: value for key, value in given.items() if key in MACHINE})
+    return Settings.of(recorded | {key: value for key, value in given.items() if key in (*MACHINE, GROWS)})

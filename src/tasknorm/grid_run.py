@@ -13,9 +13,9 @@ from typing import Any
 
 from tasknorm.config import SettingsError, read_config
 from tasknorm.data.atomic import write_atomically
-from tasknorm.experiment import MACHINE
+from tasknorm.experiment import GROWS, MACHINE, is_finished
 from tasknorm.pretrain import CHECKPOINTS, RECORD, Pretraining
-from tasknorm.results import CONFIG, RESULT
+from tasknorm.results import CONFIG
 from tasknorm.settings import Settings
 from tasknorm.watch import METRICS
 
@@ -43,7 +43,10 @@ class GridRun:
 
     def finished(self, grid: Path) -> bool:
         """Whether its record is written."""
-        return (grid / self.name / (RECORD if isinstance(self.settings, Pretraining) else RESULT)).exists()
+        folder = grid / self.name
+        if isinstance(self.settings, Pretraining):
+            return (folder / RECORD).exists() and len(read_config(folder / RECORD)["epochs"]) >= self.iterations
+        return is_finished(folder, self.iterations)
 
     def done(self, grid: Path) -> int:
         """Iterations that it has behind it."""
@@ -55,7 +58,7 @@ class GridRun:
         return int(lines[-1]["iteration"]) if lines else 0
 
     def check(self, grid: Path) -> None:
-        """See that its folder is empty, or holds this run.
+        """See that its folder is empty, or holds this run, perhaps with fewer iterations.
 
         Raises:
             SettingsError: if it holds a run with other settings.
@@ -67,6 +70,8 @@ class GridRun:
             return
         recorded = type(self.settings).of(read_config(folder / CONFIG)).model_dump()
         for key, value in self.settings.model_dump().items():
+            if key in ("epochs", GROWS) and value > recorded[key]:
+                continue  # it goes on to more
             if key not in MACHINE and _comparable(key, value) != _comparable(key, recorded[key]):
                 raise SettingsError(
                     f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; "
@@ -78,11 +83,21 @@ class GridRun:
         folder = grid / self.name
         if not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
-        verb = "pretrain" if isinstance(self.settings, Pretraining) else "train"
+        verb, most = ("pretrain", "--epochs") if isinstance(self.settings, Pretraining) else ("train", "--iterations")
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tasknorm.with_parent", verb, "--out", str(folder), "--resume"],
+                [
+                    sys.executable,
+                    "-m",
+                    "tasknorm.with_parent",
+                    verb,
+                    "--out",
+                    str(folder),
+                    "--resume",
+                    most,
+                    str(self.iterations),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -88,6 +88,20 @@ def test_every_net_takes_every_kind_of_norm_as_a_callable(name: str) -> None:
     assert net(torch.zeros(2, *net.image_shape)).ndim == 2
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pooled_conv4_is_convolution_norm_relu_and_pooling(channels: int) -> None:
+    net = protonets_conv4(lambda width: nn.GroupNorm(1, width), image_shape=(channels, 20, 20)).double()
+    images = torch.randn(3, channels, 20, 20, dtype=torch.float64)
+    x = images
+    for block in net.blocks:
+        x = nn.functional.max_pool2d(block.norm(nn.functional.conv2d(x, *block.conv.parameters(), padding=1)).relu(), 2)
+    expected, found = x.flatten(1), net(images)
+    torch.testing.assert_close(found, expected)
+    weights = list(net.parameters())
+    ours, theirs = (torch.autograd.grad(y.square().sum(), weights) for y in (found, expected))
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_too_small_images() -> None:
     with pytest.raises(ValueError, match=r"at least 16 pixels a side, got image_shape=\(1, 8, 8\)"):
         protonets_conv4(CBN, image_shape=(1, 8, 8))

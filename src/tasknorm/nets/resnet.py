@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from tasknorm.nets.conv4 import NormMaker, Shape
 from tasknorm.nets.film import FiLM
+from tasknorm.nets.layout import channels_last
 
 
 class Block(nn.Module):
@@ -70,7 +71,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features `(N, widths[-1])` of images `(N, *image_shape)`."""
-        features: Tensor = self.stages(F.relu(self.norm(self.stem(x))))
+        features: Tensor = self.stages(F.relu(self.norm(channels_last(self.stem(channels_last(x))))))
         return features.mean((2, 3))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tasknorm.nets.conv4 import NormMaker
+from tasknorm.nets.layout import channels_last
 
 
 class SetEncoder(nn.Module):
@@ -32,5 +33,5 @@ class SetEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """A vector for each image, `(N, features)`; the set's representation is their mean."""
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = F.max_pool2d(F.relu(norm(conv(x))), 2)
+            x = F.relu(F.max_pool2d(norm(channels_last(conv(channels_last(x)))), 2))
         return x.mean((2, 3))

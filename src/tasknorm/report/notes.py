@@ -20,6 +20,8 @@ WORDS = {
     "train_targets": "{} targets per class at meta-train",
     "max_way": "at most {} classes at meta-train",
     "max_context": "at most {} context images at meta-train",
+    "meta_batch": "{} tasks an iteration",
+    "learning_rate": "learning rate {}",
 }
 
 
