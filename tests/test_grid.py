@@ -20,6 +20,7 @@ from tasknorm.experiment import run
 from tasknorm.grid import alone, run_grid
 from tasknorm.grid_run import GridRun
 from tasknorm.pretrain import Pretraining
+from tasknorm.results import read_record
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
@@ -43,20 +44,26 @@ def test_finished_runs_are_skipped_and_failed_ones_are_named(tmp_path):
     assert said[-1] == f"{tmp_path}: all 1 runs are finished"
 
 
-def test_a_grid_goes_on_to_more_iterations(tmp_path):
-    for iterations in (1, 3):
-        wanted = GridRun("one", tiny(test_tasks=0, validate_every=0, iterations=iterations))
+def test_a_grid_goes_on_to_a_larger_part_of_its_iterations(tmp_path):
+    whole = GridRun("one", tiny(test_tasks=0, validate_every=0, iterations=12))
+    for share, iterations in ((0.25, 3), (0.5, 6)):
+        wanted = whole.part(share)
         assert not wanted.finished(tmp_path)
         assert run_grid([wanted], tmp_path, processes=1, say=lambda text: None) == {}
         assert wanted.finished(tmp_path)
         assert wanted.done(tmp_path) == iterations
         assert len((tmp_path / "one" / "metrics.jsonl").read_text().splitlines()) == iterations
+    assert whole.part(0.25).finished(tmp_path)  # the longer run serves
+    assert not whole.finished(tmp_path)
+    (tmp_path / "one" / "result.json").unlink()  # as if killed on its way: it goes on to what it had begun
+    assert run_grid([whole.part(0.25)], tmp_path, processes=1, say=lambda text: None) == {}
+    assert read_record(tmp_path / "one").settings.iterations == 6
 
 
 def test_grids_that_cannot_be_done_are_refused(tmp_path):
-    run(tiny(test_tasks=0, iterations=2), tmp_path / "one")
-    with pytest.raises(SettingsError, match=r"iterations=1 contradicts the run in .*one, which has iterations=2"):
-        run_grid([GridRun("one", tiny(test_tasks=0, iterations=1))], tmp_path)
+    run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
+    with pytest.raises(SettingsError, match=r"shot=2 contradicts the run in .*one, which has shot=1"):
+        run_grid([GridRun("one", tiny(test_tasks=0, iterations=1, shot=2))], tmp_path)
     with pytest.raises(SettingsError, match="twice"):
         run_grid([GridRun("two", tiny()), GridRun("two", tiny())], tmp_path)
     with pytest.raises(SettingsError, match="three needs two, not in the grid"):

@@ -116,6 +116,16 @@ def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
 
 
 @pytest.mark.usefixtures("glyph_cache")
+@pytest.mark.parametrize("part", ["0", "1.5", "nan"])
+def test_a_part_is_above_zero_and_at_most_one(tmp_path, part):
+    result = CliRunner().invoke(
+        app, ["reproduce", "maml_results", "--scale", "smoke", "--part", part, "--out", str(tmp_path / "grid")]
+    )
+    assert result.exit_code == 2
+    assert "part is a share of each run's iterations, above 0 and at most 1, got" in result.stderr
+    assert not (tmp_path / "grid").exists()
+
+
 def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path):
     for one in all_runs(EXPERIMENTS, "smoke", tmp_path):
         if isinstance(one.settings, Pretraining):

@@ -156,6 +156,7 @@ def reproduce(
     engine: Annotated[str, typer.Option(help="local processes, or ray: the cluster at RAY_ADDRESS.")] = "local",
     processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; one for each GPU or core.")] = None,
     threads: Annotated[int, typer.Option(min=1, help="Of each run.")] = 1,
+    part: Annotated[float, typer.Option(help="Of each run's iterations; later, a larger part goes on from it.")] = 1.0,
     list_: Annotated[bool, typer.Option("--list", help="Name every table and figure; do nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the runs; do nothing.")] = False,
 ) -> None:
@@ -170,7 +171,7 @@ def reproduce(
             lines = (reproducing.listed if list_ else reproducing.planned)(chosen, scale, folder)
             print("\n".join(lines))
             return
-        failed = reproducing.reproduce(chosen, scale, folder, engine, processes, threads)
+        failed = reproducing.reproduce(chosen, scale, folder, engine, processes, threads, part=part)
     if failed:
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from tasknorm.settings import Settings
 from tasknorm.watch import METRICS
 
 LOG = "log.txt"
+COMMAND = (sys.executable, "-m", "tasknorm.with_parent")
+LENGTHS = ("epochs", GROWS)
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,17 @@ class GridRun:
         if isinstance(self.settings, Pretraining):
             return max((int(p.name) for p in (grid / self.name / CHECKPOINTS).glob("*") if p.name.isdigit()), default=0)
         lines = last_metrics(grid / self.name)
-        return int(lines[-1]["iteration"]) if lines else 0
+        return min(self.iterations, int(lines[-1]["iteration"])) if lines else 0
+
+    def part(self, share: float) -> GridRun:
+        """The same run with a share of its iterations; a pretraining stays whole."""
+        if isinstance(self.settings, Pretraining):
+            return self
+        shorter = {GROWS: max(1, round(share * self.iterations))}
+        return replace(self, settings=self.settings.model_copy(update=shorter))
 
     def check(self, grid: Path) -> None:
-        """See that its folder is empty, or holds this run, perhaps with fewer iterations.
+        """See that its folder is empty, or holds this run: a shorter one goes on, a longer one serves.
 
         Raises:
             SettingsError: if it holds a run with other settings.
@@ -70,9 +79,7 @@ class GridRun:
             return
         recorded = type(self.settings).of(read_config(folder / CONFIG)).model_dump()
         for key, value in self.settings.model_dump().items():
-            if key in ("epochs", GROWS) and value > recorded[key]:
-                continue  # it goes on to more
-            if key not in MACHINE and _comparable(key, value) != _comparable(key, recorded[key]):
+            if key not in (*MACHINE, *LENGTHS) and _comparable(key, value) != _comparable(key, recorded[key]):
                 raise SettingsError(
                     f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; "
                     "choose another folder for the grid, or remove this one"
@@ -83,21 +90,12 @@ class GridRun:
         folder = grid / self.name
         if not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
-        verb, most = ("pretrain", "--epochs") if isinstance(self.settings, Pretraining) else ("train", "--iterations")
+        verb, length = ("pretrain", "epochs") if isinstance(self.settings, Pretraining) else ("train", GROWS)
+        most = max(self.iterations, read_config(folder / CONFIG)[length])
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "tasknorm.with_parent",
-                    verb,
-                    "--out",
-                    str(folder),
-                    "--resume",
-                    most,
-                    str(self.iterations),
-                ],
+                [*COMMAND, verb, "--out", str(folder), "--resume", f"--{length}", str(most)],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

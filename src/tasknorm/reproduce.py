@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from tasknorm.config import SettingsError
 from tasknorm.estimates import in_hours, seconds_left
 from tasknorm.experiment_files import DIAGRAMS, Experiment, all_runs
 from tasknorm.grid import run_grid, tell
@@ -23,13 +24,22 @@ def reproduce(
     processes: int | None = None,
     threads: int = 1,
     say: Callable[[str], object] = tell,
+    *,
+    part: float = 1.0,
 ) -> dict[str, str]:
     """Do the runs of some experiments that are not finished, then report on all in the folder (see `run_grid`).
+
+    Args:
+        experiments, scale: what to do.
+        folder, engine, processes, threads, say: as for `run_grid`.
+        part: of each run's iterations; called again with a larger part, runs go on from where they are.
 
     Returns:
         Why runs failed, by name.
     """
-    runs = all_runs(experiments, scale, folder)
+    if not 0 < part <= 1:
+        raise SettingsError(f"part is a share of each run's iterations, above 0 and at most 1, got {part}")
+    runs = [run.part(part) for run in all_runs(experiments, scale, folder)]
     failed = run_grid(runs, folder, engine, processes, threads, say)
     for name, why in failed.items():
         say(f"failed: {name}: {why}\n  its log: {folder / name / 'log.txt'}")
