@@ -18,7 +18,7 @@ from tasknorm.report.figures import (
 from tasknorm.report.places import KINDS, LEARNERS, Kind
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.report.scores import DATA_SETS, Entry, trainings
+from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks, trainings
 from tasknorm.results import Record
 
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
@@ -78,13 +78,13 @@ def _last(runs: Sequence[Record], by_alpha: bool) -> str:
 
 
 def _against_shot(records: Sequence[Record]) -> Picture | None:
-    """MAML's accuracy against shot, on the data set and way with the most shots."""
-    found: dict[tuple[str, int], dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
+    """MAML's accuracy against shot, on the data set, way and number of training tasks with the most shots."""
+    found: dict[tuple[str, int, int], dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
         for a in record.accuracies():
             kept = (record.settings.learner, a.weights, a.targets) == ("maml", "final", "all")
             if kept and a.way and a.shot and record.settings.alpha in (None, "independent-shared"):
-                found[a.source, a.way][a.norm][a.shot] = Entry(record, a).maximum
+                found[a.source, a.way, trained_tasks(record)][a.norm][a.shot] = Entry(record, a).maximum
     series = {place: {n: s for n, s in norms.items() if len(s) > 2} for place, norms in found.items()}
     place = max(series, key=lambda p: sum(map(len, series[p].values())), default=None)
     if place is None or not series[place]:
@@ -94,7 +94,10 @@ def _against_shot(records: Sequence[Record]) -> Picture | None:
         f"{norm} {s[min(s)].mean:.1f} % with {min(s)} and {s[max(s)].mean:.1f} % with {max(s)}"
         for norm, s in sorted(series[place].items(), key=lambda item: SERIES.index(item[0]))
     )
-    words = f"Accuracy after the best gradient step against the number of context images per class: {ends}."
+    words = (
+        f"Accuracy after the best gradient step against the number of context images per class, after {place[2]:,} "
+        f"training tasks: {ends}."
+    )
     return Picture("maml_accuracy_vs_shot", title, words, accuracy_against_shot(series[place]))
 
 
