@@ -55,7 +55,7 @@ def test_a_grid_goes_on_to_a_larger_part_of_its_iterations(tmp_path):
         assert len((tmp_path / "one" / "metrics.jsonl").read_text().splitlines()) == iterations
     assert whole.part(0.25).finished(tmp_path)  # the longer run serves
     assert not whole.finished(tmp_path)
-    (tmp_path / "one" / "result.json").unlink()  # as if killed on its way: it goes on to what it had begun
+    (tmp_path / "one" / "result.json").unlink()  # as if killed on its way: it ends where it is
     assert run_grid([whole.part(0.25)], tmp_path, processes=1, say=lambda text: None) == {}
     assert read_record(tmp_path / "one").settings.iterations == 6
 

@@ -88,6 +88,11 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
     return None
 
 
+def last_iteration(folder: Path) -> int:
+    """The number of the newest checkpoint, whole or not; 0 if there is none."""
+    return max((int(place.name) for place in _places(folder)), default=0)
+
+
 def _places(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     if not folder.is_dir():

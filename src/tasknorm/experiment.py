@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tasknorm.checkpoint import last_iteration
 from tasknorm.config import SettingsError, read_config
 from tasknorm.curves import curves
 from tasknorm.data import DataError
@@ -24,11 +25,11 @@ from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
 from tasknorm.results import CONFIG, RESULT, result_text
 from tasknorm.settings import Settings, parsed
-from tasknorm.train import train
+from tasknorm.train import CHECKPOINTS, train
 from tasknorm.weights import label, weights_of, write_weights
 
 MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
-GROWS = "iterations"  # may be more when a run goes on
+LENGTH = "iterations"  # may also differ, but not be less than what is done
 
 
 def run(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             )
         if all_ranks.first:
             (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
-            if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[GROWS] != settings.iterations:
+            if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[LENGTH] != settings.iterations:
                 write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
         validate = partial(validation, settings=settings, episodes=valid_tasks, all_ranks=all_ranks)
         train(learner, settings, tasks, validate, folder, all_ranks)
@@ -74,7 +75,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
 
 def is_finished(folder: Path, iterations: int) -> bool:
     """Whether a folder holds the record of a run of so many iterations."""
-    return (folder / RESULT).exists() and bool(read_config(folder / CONFIG)[GROWS] >= iterations)
+    return (folder / RESULT).exists() and bool(read_config(folder / CONFIG)[LENGTH] >= iterations)
 
 
 def validation(
@@ -105,11 +106,12 @@ def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bo
     if not (folder / CONFIG).exists():
         raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
     recorded = read_config(folder / CONFIG)
+    done = last_iteration(folder / CHECKPOINTS)
     for key in given.keys() & recorded.keys() - set(MACHINE):
         value = parsed(key, given[key])
-        if value != recorded[key] and not (key == GROWS and isinstance(value, int) and value > recorded[key]):
+        if value != recorded[key] and not (key == LENGTH and isinstance(value, int) and value >= done):
             raise SettingsError(
                 f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; leave it out"
             )
     Settings.of(recorded | given)  # refuses what is no setting
-    return Settings.of(recorded | {key: value for key, value in given.items() if key in (*MACHINE, GROWS)})
+    return Settings.of(recorded | {key: value for key, value in given.items() if key in (*MACHINE, LENGTH)})

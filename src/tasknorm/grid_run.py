@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tasknorm.checkpoint import last_iteration
 from tasknorm.config import SettingsError, read_config
 from tasknorm.data.atomic import write_atomically
-from tasknorm.experiment import GROWS, MACHINE, is_finished
+from tasknorm.experiment import LENGTH, MACHINE, is_finished
 from tasknorm.pretrain import CHECKPOINTS, RECORD, Pretraining
 from tasknorm.results import CONFIG
 from tasknorm.settings import Settings
@@ -21,7 +22,7 @@ from tasknorm.watch import METRICS
 
 LOG = "log.txt"
 COMMAND = (sys.executable, "-m", "tasknorm.with_parent")
-LENGTHS = ("epochs", GROWS)
+LENGTHS = ("epochs", LENGTH)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class GridRun:
         if self.finished(grid):
             return self.iterations
         if isinstance(self.settings, Pretraining):
-            return max((int(p.name) for p in (grid / self.name / CHECKPOINTS).glob("*") if p.name.isdigit()), default=0)
+            return last_iteration(grid / self.name / CHECKPOINTS)
         lines = last_metrics(grid / self.name)
         return min(self.iterations, int(lines[-1]["iteration"])) if lines else 0
 
@@ -63,7 +64,7 @@ class GridRun:
         """The same run with a share of its iterations; a pretraining stays whole."""
         if isinstance(self.settings, Pretraining):
             return self
-        shorter = {GROWS: max(1, round(share * self.iterations))}
+        shorter = {LENGTH: max(1, round(share * self.iterations))}
         return replace(self, settings=self.settings.model_copy(update=shorter))
 
     def check(self, grid: Path) -> None:
@@ -90,8 +91,8 @@ class GridRun:
         folder = grid / self.name
         if not (folder / CONFIG).exists():
             write_atomically(folder / CONFIG, (self.settings.model_dump_json(indent=2) + "\n").encode())
-        verb, length = ("pretrain", "epochs") if isinstance(self.settings, Pretraining) else ("train", GROWS)
-        most = max(self.iterations, read_config(folder / CONFIG)[length])
+        verb, length = ("pretrain", "epochs") if isinstance(self.settings, Pretraining) else ("train", LENGTH)
+        most = max(self.iterations, last_iteration(folder / CHECKPOINTS))
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {})
         with (folder / LOG).open("ab") as log:
             return subprocess.Popen(
