@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tasknorm.report.claims import claims_table, findings
+from tasknorm.report.places import KINDS, entries
+from tasknorm.report.render import markdown
+from tasknorm.report.tables import paper_table
 from tasknorm.results import Record, read_record, records
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -60,3 +64,27 @@ def test_mamls_transductive_batch_norm_falls_to_near_chance_when_targets_come_al
     assert row(record, "TBN") > 0.9
     assert row(record, "TBN", "example") < 0.3
     assert row(record, "TBN", "class") < 0.3
+
+
+def test_the_report_says_what_the_records_say() -> None:
+    found = records(RESULTS / "paper")
+    texts = {RESULTS / "report" / "claims.md": markdown(claims_table(findings(found)))}
+    for name in KINDS:
+        if any(entries(found, name).values()):
+            texts[RESULTS / "report" / "tables" / f"{name}.md"] = markdown(paper_table(found, name))
+    assert len(texts) == len(list((RESULTS / "report" / "tables").glob("*.md"))) + 1
+    for path, text in texts.items():
+        assert _lines(path.read_text(encoding="utf-8")) == _lines(text), path
+
+
+def _lines(text: str) -> list[str]:
+    """All but that of RN, which is computed anew and may round otherwise on another machine."""
+    return [line for line in text.strip().splitlines() if "| RN is TaskNorm-I" not in line]
+
+
+@pytest.mark.parametrize("name", ["cnaps_meta_dataset", "protonets_meta_dataset", "maml_results"])
+def test_every_norm_of_a_table_was_trained_alike(name: str) -> None:
+    lines = [line for line in entries(records(RESULTS / "paper"), name).values() if line]
+    assert lines
+    for line in lines:
+        assert len({(e.record.settings.iterations, e.record.settings.meta_batch) for e in line.values()}) == 1

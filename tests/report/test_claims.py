@@ -7,7 +7,7 @@ import pytest
 from made_up_records import everything, record, row, small, variable
 from tasknorm.report import checks
 from tasknorm.report.claims import CLAIMS, claims_table, findings
-from tasknorm.report.speed import mean_losses
+from tasknorm.report.speed import mean_training_accuracies
 
 
 def test_all_hold_for_the_papers_own_numbers():
@@ -60,8 +60,8 @@ def test_speed_is_compared_over_shared_iterations():
         replace(run, result=run.result | {"curve": {"iteration": x, "loss": y, "accuracy": y, "seconds": x}})
         for run, (x, y) in zip([maml("IN", 0.5), maml("LN", 0.5)], curves, strict=True)
     ]
-    assert mean_losses(runs) == pytest.approx({"IN": 1.0, "LN": 2.0})
-    assert mean_losses([]) == {}
+    assert mean_training_accuracies(runs) == pytest.approx({"IN": 100.0, "LN": 200.0})
+    assert mean_training_accuracies([]) == {}
 
 
 def test_alphas():

@@ -29,8 +29,8 @@ def _best(name: str, column: str) -> Callable[[Sequence[Record]], Finding]:
 
 
 COLLAPSE = "In every setting it differs from the accuracy all at once, and is less than three quarters of it."
-RANK = "It has the lowest average rank among norms that are not transductive, over rows that have them all."
-FORM = "It has the lowest average rank among the forms of alpha, over rows that have them all."
+RANK = "No other norm that is not transductive has a lower average rank, over rows that have them all."
+FORM = "No other form of alpha has a lower average rank, over rows that have them all."
 CLAIMS = (
     Claim(
         "TBN collapses if targets come one example at a time",
@@ -59,13 +59,13 @@ CLAIMS = (
     ),
     Claim(
         "Instance-based norms (LN, IN) converge slowest on Meta-Dataset",
-        "Their mean training losses, over the iterations that all norms share, are the two highest.",
+        "Their mean training accuracies, over the iterations that all norms share, are the two lowest.",
         checks.instance_based_slowest,
     ),
     Claim(
         "TaskNorm converges faster than CBN",
-        "Over the iterations that all norms share, TaskNorm-I has the lower mean training loss on Meta-Dataset, and "
-        "with MAML the higher mean validation accuracy, in every setting that has all norms.",
+        "Over the iterations that all norms share, TaskNorm-I has the higher mean accuracy, in training on "
+        "Meta-Dataset and in validation with MAML, in every setting that has all norms.",
         checks.faster_than_cbn,
     ),
     Claim(
@@ -75,12 +75,13 @@ CLAIMS = (
     ),
     Claim(
         "alpha tends to 1 for large contexts",
-        "alpha is at least 0.9 for a context of 500 images, in three quarters of the layers.",
+        "alpha is at least 0.9 for a context of 500 images, in three quarters of the feature extractor's layers.",
         checks.alpha_tends_to_one,
     ),
     Claim(
         "SCALE is not zero and OFFSET is about zero",
-        "|OFFSET| is below 0.5, and below |SCALE| times the mean context size, in three quarters of the layers.",
+        "|OFFSET| is below 0.5, and below |SCALE| times the mean context size, in three quarters of the feature "
+        "extractor's layers.",
         checks.scale_matters,
     ),
     Claim(
@@ -124,6 +125,6 @@ def claims_table(found: Sequence[tuple[Claim, Finding]]) -> Table:
     notes = (
         "Accuracies in %, with 95 % intervals; a and b differ where |a - b| > sqrt(ci_a² + ci_b²). With MAML they are "
         "those after the gradient step chosen on validation.",
-        "Losses, speeds and layers have no intervals: a single training each.",
+        "Curves, speeds and layers have no intervals: a single training each.",
     )
     return Table("claims", "The paper's claims, checked on our own runs", headings, tuple(lines), notes, words=4)

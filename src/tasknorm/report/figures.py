@@ -10,13 +10,17 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.score import Score
+from tasknorm.report.scores import extractor_alphas
 from tasknorm.results import Record
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
+SMOOTH = 50  # points of a training curve
+WIDE = 8  # losses whose largest is more than so many times the smallest are drawn on a logarithmic scale
 MANY = 10  # more layers than this get a scale of colours in place of a legend
 
 
@@ -35,7 +39,8 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
     unit, seconds = _unit(max(s for r in records for s in r.result["curve"]["seconds"]))
     for record in sorted(records, key=lambda r: SERIES.index(_series(r, r.settings.trained_norm, by_alpha))):
         curve, validation = record.result["curve"], record.result["validation"]
-        _draw(losses, curve, np.array(curve["loss"]), seconds, _series(record, record.settings.trained_norm, by_alpha))
+        smooth = {name: _smooth(curve[name]) for name in ("iteration", "seconds", "loss")}
+        _draw(losses, smooth, smooth["loss"], seconds, _series(record, record.settings.trained_norm, by_alpha))
         for norm, accuracy in validation["accuracy"].items():
             _draw(accuracies, validation, 100 * np.array(accuracy), seconds, _series(record, norm, by_alpha))
     tasks = {r.settings.meta_batch for r in records}
@@ -44,8 +49,19 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
         for axis, below in zip(pair, (f"iteration{batch}", f"training time ({unit})"), strict=False):
             axis.set(xlabel=below, ylabel=label)
             axis.set_xlim(left=0)
+            if pair is losses and np.divide(*axis.dataLim.intervaly[::-1]) > WIDE:
+                axis.set_yscale("log")
+                axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axis.yaxis.set_major_formatter(ScalarFormatter())
+                axis.yaxis.set_minor_formatter(NullFormatter())
     legend(figure, axes, "alpha" if by_alpha else "norm")
     return figure
+
+
+def _smooth(values: Sequence[float]) -> Any:
+    """Means over at most 50 windows of equal length; the last may be shorter."""
+    size = -(-len(values) // SMOOTH)
+    return np.array([np.mean(values[start : start + size]) for start in range(0, len(values), size)])
 
 
 def _draw(axes: Sequence[Axes], at: Mapping[str, Any], values: Any, seconds: float, series: str) -> None:
@@ -127,7 +143,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
 
 def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values: Any) -> None:
     """A line for each layer, coloured from the first to the last."""
-    layers = record.result["alphas"]
+    layers = extractor_alphas(record)
     colours = matplotlib.colormaps["viridis"](np.linspace(0.28, 0.88, len(layers)))
     dashes = itertools.cycle(["-", "--", "-.", ":"])
     for layer, colour, dash in zip(layers, colours, dashes, strict=False):

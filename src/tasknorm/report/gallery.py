@@ -18,7 +18,7 @@ from tasknorm.report.figures import (
 from tasknorm.report.places import KINDS, LEARNERS, Kind
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks, trainings
+from tasknorm.report.scores import DATA_SETS, Entry, extractor_alphas, trained_tasks, trainings
 from tasknorm.results import Record
 
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
@@ -104,15 +104,15 @@ def _against_shot(records: Sequence[Record]) -> Picture | None:
 def _alphas(records: Sequence[Record]) -> list[Picture]:
     """alpha of TaskNorm-I with CNAPs, or with another learner where there is no such run."""
     runs = [r for r in records if r.settings.norm == "TaskNorm-I" and r.settings.alpha == "functional-shared"]
-    runs = [r for r in runs if r.result["alphas"]]
+    runs = [r for r in runs if extractor_alphas(r)]
     if not runs:
         return []
     order = ["cnaps", "protonets", "maml"]
     run = max(runs, key=lambda r: (-order.index(r.settings.learner), r.settings.iterations * r.settings.meta_batch))
-    layers, learner = run.result["alphas"], LEARNERS[run.settings.learner]
+    layers, learner = extractor_alphas(run), LEARNERS[run.settings.learner]
     scales, offsets = [layer["scale"] for layer in layers], [layer["offset"] for layer in layers]
     at = [sigmoid(s * 25 + o) for s, o in zip(scales, offsets, strict=True)]
-    words = f"For each of {len(layers)} layers. "
+    words = f"For each of {len(layers)} layers of the feature extractor. "
     return [
         Picture(
             "alpha_curves",

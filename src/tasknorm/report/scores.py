@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tasknorm.report.score import Score
 from tasknorm.results import Accuracy, Record
@@ -109,6 +110,11 @@ def _same_alpha(record: Record, query: Query) -> bool:
 def trained_tasks(record: Record) -> int:
     """How many tasks meta-training saw."""
     return record.settings.iterations * record.settings.meta_batch
+
+
+def extractor_alphas(record: Record) -> list[dict[str, Any]]:
+    """SCALE and OFFSET of the feature extractor's layers, as in the paper's figures; not of CNAPs' set encoder."""
+    return [layer for layer in record.result["alphas"] if not layer["layer"].startswith("set_encoder.")]
 
 
 def trainings(records: Iterable[Record], learner: str, row: str, variable: bool) -> list[Record]:
