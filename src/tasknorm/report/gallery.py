@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 from tasknorm.report.checks import sigmoid
 from tasknorm.report.drawing import SERIES, Picture
@@ -132,13 +133,13 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
 
 def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
     """Means over the data sets that were tested in all the ways of one norm."""
-    found: dict[tuple[str, str, int | None, int | None], dict[str, Score]] = defaultdict(dict)
+    found: dict[tuple[str, str, int | None, int | None, Path], dict[str, Score]] = defaultdict(dict)
     for record in records:
         rows = record.accuracies() if record.settings.learner == learner else []
         weights = "best" if learner != "maml" and any(a.weights == "best" for a in rows) else "final"
         for a in rows:
             if a.weights == weights:
-                found[a.norm, a.source, a.way, a.shot][a.targets] = Entry(record, a).score
+                found[a.norm, a.source, a.way, a.shot, record.folder][a.targets] = Entry(record, a).score
     settings: dict[str, list[dict[str, Score]]] = defaultdict(list)
     for (norm, *_), scores in found.items():
         if len(scores) > 1 and "all" in scores:
