@@ -50,6 +50,8 @@ def test_best_rank_leaves_out_transductive_norms():
     runs = [maml("TBN", 0.99), maml("TaskNorm-I", 0.9), *others]
     assert checks.best_rank(runs, "maml_results", "TaskNorm-I").verdict == "holds"
     assert checks.best_rank(runs, "maml_results", "LN").verdict == "does not hold"
+    alike = [*runs[:1], maml("TaskNorm-I", 0.7), *others]
+    assert checks.best_rank(alike, "maml_results", "TaskNorm-I").numbers.startswith("shared with ")
     # The best of a few norms says nothing of the best of all.
     assert checks.best_rank(runs[:-1], "maml_results", "TaskNorm-I").verdict == "not tested"
 

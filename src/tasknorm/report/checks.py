@@ -76,8 +76,11 @@ def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
     if set(ranks) != wanted:
         return NOT_TESTED
     order = sorted(ranks, key=lambda c: ranks[c])
-    words = ", ".join(f"{c} {ranks[c]:.2f}" for c in order)
-    return _finding([ranks[column] <= min(ranks.values())], [f"average ranks over {len(rows)} rows: {words}"])
+    words = f"average ranks over {len(rows)} row{'s'[: len(rows) > 1]}: "
+    words += ", ".join(f"{c} {ranks[c]:.2f}" for c in order)
+    alike = [c for c in order if c != column and ranks[c] == ranks[column]]
+    lowest = ranks[column] <= min(ranks.values())
+    return _finding([lowest], [f"shared with {' and '.join(alike)}; {words}" if lowest and alike else words])
 
 
 def instance_based_slowest(records: Sequence[Record]) -> Finding:
