@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -49,7 +51,8 @@ def test_without_transduction_not_one_prediction_changes(learner):
 @pytest.mark.parametrize("learner", ["protonets", "cnaps"])
 def test_parts_that_pass_together_are_as_if_they_came_alone(learner, norm):
     model, tasks = trained(learner, norm)
-    model, task = model.eval(), tasks(0)
+    model, task = model.double().eval(), tasks(0)
+    task = replace(task, context_x=task.context_x.double(), target_x=task.target_x.double())
     predictor = model.adapt(task.context_x, task.context_y)
     for targets, parts in (("example", torch.arange(10).split(1)), ("class", torch.arange(10).split(2))):
         (together,) = target_logits(model, [task], targets)
