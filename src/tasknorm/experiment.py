@@ -35,7 +35,8 @@ LENGTH = "iterations"  # may also differ, but not be less than what is done
 def run(settings: Settings, folder: Path) -> dict[str, Any]:
     """Train, test and record one run; goes on from its newest checkpoint, and does nothing if it is finished.
 
-    A finished run with fewer iterations goes on to more, as if it had been asked for them at first.
+    A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
+    validation at its former end stays.
 
     Returns:
         The contents of `result.json`.
