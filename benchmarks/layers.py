@@ -38,7 +38,7 @@ Step = Callable[[], None]
 
 
 class Transcription(nn.Module):
-    """TaskNorm-I with equations 5 to 11 written out in plain operations: what the layers are there to beat."""
+    """TaskNorm-I with equations 2 to 4 and 8 to 11 in plain operations: what the layers are there to beat."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()

@@ -111,6 +111,7 @@ def variable(name: str, missing: tuple[str, ...] = ()) -> list[Record]:
             for r in row(c[1].norm, DATA_SETS[place][-1], None, None, *fractions(scores[c[0]]), c[1].targets)
         ]
         more = {"net": "resnet-small", "image_size": 32, "meta_batch": 16, "sampling": "variable"}
+        more |= {"pretrained": "extractor.safetensors"}
         made.append(
             record(rows, learner=kind.learner, source=SMALL_META_DATASET, norm=trained[0], alpha=trained[1], **more)
         )

@@ -89,10 +89,12 @@ def test_scores_that_are_not_finite_are_labelled_as_promised():
 def test_maml_reports_every_step_the_maximum_and_a_fixed_one():
     model, tasks = trained("maml", "TaskNorm-I")
     free, fixed = evaluate(model, tasks, 8), evaluate(model, tasks, 8, step=2)
-    assert len(free.steps) == 10
+    assert len(free.steps) == model.test_steps == 10
     assert free.mean == free.maximum == fixed.maximum == free.steps[free.step - 1]
     assert fixed.mean == free.steps[1]
     assert "after step 2 (maximum over steps" in str(fixed)
+    with pytest.raises(ValueError, match="step must be from 1 to the learner's test_steps=10, got 11"):
+        evaluate(model, tasks, 8, step=11)
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

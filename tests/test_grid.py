@@ -60,6 +60,17 @@ def test_a_grid_goes_on_to_a_larger_part_of_its_iterations(tmp_path):
     assert read_record(tmp_path / "one").settings.iterations == 6
 
 
+def test_a_run_stopped_before_its_first_validation_can_end_where_it_is(tmp_path):
+    settings = tiny(iterations=12, validate_every=10, checkpoint_every=2)
+    run(settings.model_copy(update={"iterations": 4, "validate_every": 0}), tmp_path / "one")
+    (tmp_path / "one" / "result.json").unlink()
+    (tmp_path / "one" / "config.json").write_text(settings.model_dump_json())
+    assert run_grid([GridRun("one", settings).part(0.25)], tmp_path, processes=1, say=lambda text: None) == {}
+    record = read_record(tmp_path / "one")
+    assert record.result["validation"]["iteration"] == [4]
+    assert {row.weights for row in record.accuracies()} == {"final", "best"}
+
+
 def test_grids_that_cannot_be_done_are_refused(tmp_path):
     run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
     with pytest.raises(SettingsError, match=r"shot=2 contradicts the run in .*one, which has shot=1"):

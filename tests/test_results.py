@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -11,7 +12,7 @@ from tasknorm.config import SettingsError
 from tasknorm.curves import curves
 from tasknorm.evaluate import Mean
 from tasknorm.experiment import run
-from tasknorm.results import Accuracy, read_record, records
+from tasknorm.results import NEEDED, Accuracy, read_record, records
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
@@ -97,11 +98,21 @@ def test_finished_runs_are_found_by_path(tmp_path):
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(tiny().model_dump_json())
         if name != "unfinished":
-            (folder / "result.json").write_text('{"accuracies": []}')
+            (folder / "result.json").write_text(json.dumps({"accuracies": []} | dict.fromkeys(NEEDED, 0)))
+    shutil.copytree(tmp_path / "a", tmp_path / ".timing" / "a")  # what a killed grid may leave
     assert [record.folder for record in records(tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
     assert [record.folder for record in records(tmp_path / "a", tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
     with pytest.raises(SettingsError, match=r"got no result\.json"):
         read_record(tmp_path / "unfinished")
     (tmp_path / "a" / "result.json").write_text('{"final": {}}')
     with pytest.raises(SettingsError, match="a result holds a list of accuracies"):
+        read_record(tmp_path / "a")
+    (tmp_path / "a" / "result.json").write_text('{"accuracies": []}')
+    with pytest.raises(SettingsError, match=r"result.json: a result holds seconds, .*, got no seconds; run it again"):
+        read_record(tmp_path / "a")
+    (tmp_path / "a" / "result.json").write_text(json.dumps({"accuracies": [{"norm": "LN"}]} | dict.fromkeys(NEEDED, 0)))
+    with pytest.raises(SettingsError, match=r"result.json: an accuracy is as `tasknorm train` writes it, got "):
+        read_record(tmp_path / "a")
+    (tmp_path / "a" / "config.json").write_text('{"bogus": 1}')
+    with pytest.raises(SettingsError, match=r"config.json: bogus is no setting"):
         read_record(tmp_path / "a")

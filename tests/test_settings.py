@@ -7,7 +7,9 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from tasknorm.settings import Settings, SettingsError, read_config
+from tasknorm.config import SettingsError, read_config
+from tasknorm.grid_run import GridRun
+from tasknorm.settings import Settings
 
 META_DATASET = {
     "net": "resnet18",
@@ -53,6 +55,8 @@ def test_the_papers_protocols(given, expected):
         ({"iterations": 0}, ["iterations", "got 0"]),
         ({"learner": "protonets", "inner_lr": 0.4}, ["inner_lr=0.4 contradicts learner=protonets"]),
         ({"norm": "LN", "alpha": "functional-shared"}, ["alpha", "contradicts norm=LN"]),
+        ({"norm": "LN", "schedule": 10}, ["schedule=10 contradicts norm=LN"]),
+        ({"norm": "Baseline"}, ["norm=Baseline contradicts pretrained=None"]),
         ({"train_way": 20}, ["train_way=20 contradicts way=5"]),
         ({"recompute": True}, ["recompute", "contradicts learner=maml"]),
         ({"compile": True, "first_order": False}, ["compile", "first_order"]),
@@ -99,6 +103,13 @@ def test_tbn_cbn_and_rn_share_one_training():
     assert Settings.of({"learner": "maml", "norm": "RN"}).trained_norm == "CBN"
     assert Settings.of({"learner": "maml", "norm": "RN"}).tested_norms == ("RN", "TBN", "CBN")
     assert Settings.of({"learner": "maml", "norm": "LN"}).tested_norms == ("LN",)
+
+
+def test_brns_schedule_is_that_of_the_run_as_it_was_first_asked_for():
+    short, long = (Settings.of({"learner": "maml", "norm": "BRN", "iterations": n}) for n in (300, 60_000))
+    assert (short.schedule, long.schedule) == (600, 40_000)
+    assert Settings.of(short.model_dump() | {"iterations": 5000}).schedule == 600
+    assert GridRun("part", long).part(0.001).settings.schedule == 40_000
 
 
 def test_config_files_in_toml_and_json(tmp_path):

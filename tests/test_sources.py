@@ -87,6 +87,15 @@ def test_each_source_is_validated_and_tested_by_itself(tmp_path, pets, only_test
     assert 5 <= record.result["contexts"] <= 12
 
 
+def test_sources_too_large_for_a_cache_are_read_directly(pets, monkeypatch):
+    cached = task_of(mixed(pets), "train")(3)
+    monkeypatch.setattr("tasknorm.from_settings.LARGEST_CACHE", 0)
+    monkeypatch.setattr("tasknorm.from_settings.Cached", None)
+    direct = task_of(mixed(pets), "train")(3)
+    assert torch.equal(direct.target_y, cached.target_y)
+    torch.testing.assert_close(direct.context_x, cached.context_x, rtol=0, atol=1 / 255)
+
+
 def test_sources_without_valid_classes_are_not_validated(tmp_path, pets):
     only_train = with_splits(tmp_path / "strangers", "train")
     assert validated_sources(mixed(pets, source=[str(pets), str(only_train)])) == (str(pets),)

@@ -43,9 +43,9 @@ class Audit:
 
     def __str__(self) -> str:
         lines = [self.label, f"{'targets':<10}{'accuracy':>10}{'scores move by':>18}"]
-        for way, accuracy in self.accuracy.items():
-            moved = f"{self.movement[way]:.1e}" if way in self.movement else "-"
-            lines.append(f"{way:<10}{accuracy:>10.1%}{moved:>18}")
+        for come, accuracy in self.accuracy.items():
+            moved = f"{self.movement[come]:.1e}" if come in self.movement else "-"
+            lines.append(f"{come:<10}{accuracy:>10.1%}{moved:>18}")
         lines.append(f"the same call twice: scores move by {self.noise:.1e}")
         return "\n".join(lines)
 
@@ -89,17 +89,17 @@ def audit(predict: Predict, episode: Episode) -> Audit:
         "class": [everything[labels == label] for label in labels.unique()],
         "order": [everything.flip(0)],
     }
-    scores = {way: _scores(predict, episode, parts) for way, parts in splits.items()}
+    scores = {come: _scores(predict, episode, parts) for come, parts in splits.items()}
     again = _scores(predict, episode, [everything])
     size = scores["all"].abs().max().clamp(min=torch.finfo(torch.float32).tiny)
-    movement = {way: float((scores[way] - scores["all"]).abs().max() / size) for way in splits if way != "all"}
+    movement = {come: float((scores[come] - scores["all"]).abs().max() / size) for come in splits if come != "all"}
     noise = float((again - scores["all"]).abs().max() / size)
     return Audit(
         transductive=max(movement.values()) > max(TOLERANCE, NOISE_FACTOR * noise),
         random=noise > TOLERANCE,
         movement=movement,
         noise=noise,
-        accuracy={way: float((s.argmax(1) == labels).double().mean()) for way, s in scores.items()},
+        accuracy={come: float((s.argmax(1) == labels).double().mean()) for come, s in scores.items()},
     )
 
 

@@ -1,7 +1,7 @@
 """Checkpoints: everything that training needs to go on bit for bit, written whole or not at all.
 
-A checkpoint is a folder named by its iteration: weights as safetensors, the rest (optimizer, random states, position of
-the sampler, best validation accuracies) by `torch.save`, and an index with their checksums. The last two are kept.
+A checkpoint is a folder named by its iteration: weights as safetensors, the rest (optimizer, random states, best
+validation accuracies) by `torch.save`, and an index with their checksums. The last two are kept.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from tasknorm.estimates import Speed, keep_timings, kind, seconds_of, speeds, ti
 from tasknorm.experiment import run as run_once
 from tasknorm.grid import FailedRunsError, Say, run_grid, tell
 from tasknorm.grid_run import GridRun
+from tasknorm.local_engine import cores
 from tasknorm.norms import NORMS, TaskNorm
 from tasknorm.pretrain import EXTRACTOR, Pretraining, pretrain
 from tasknorm.protocols import CHARACTERS
@@ -59,9 +59,10 @@ def compare(
         FailedRunsError: if a training failed; the others are kept.
     """
     began = time.monotonic()
-    processes = processes or os.cpu_count() or 1
+    processes = processes or cores()
     trained = list(dict.fromkeys("CBN" if norm in SHARED else norm for norm in _known(norms)))
-    iterations = iterations or _recorded(folder)
+    if iterations is None and (iterations := _recorded(folder)) is not None:
+        say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
     runs = planned(question, trained, iterations or LEAST, folder)
     if iterations is None:
         say("timing a few iterations")

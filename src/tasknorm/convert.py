@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
 from tasknorm.norms import NORMS, Norm, TaskNorm
+from tasknorm.norms.running import RUNNING
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -133,7 +134,7 @@ def _carry(old: _BatchNorm | Norm, new: Norm, own_momentum: bool) -> None:
     for name in names:
         if getattr(old, name) is not None and getattr(new, name) is not None:
             setattr(new, name, getattr(old, name))  # the same parameter: an optimizer may hold it
-    for name in ("running_mean", "running_var", "num_batches_tracked"):
+    for name in RUNNING:
         value: Tensor | None = getattr(old, name)
         if value is not None:
             getattr(new, name).copy_(value)

@@ -66,7 +66,10 @@ def speeds(runs: Iterable[GridRun], grid: Path) -> dict[str, Speed]:
 def speed_in(folder: Path, run: GridRun) -> Speed | None:
     """The speed of the run in a folder; None if it has not come far enough."""
     if isinstance(run.settings, Pretraining):
-        times = [path.stat().st_mtime for path in sorted((folder / CHECKPOINTS).glob("[0-9]*"))]
+        try:
+            times = [path.stat().st_mtime for path in sorted((folder / CHECKPOINTS).glob("[0-9]*"))]
+        except FileNotFoundError:  # the oldest was just removed
+            return None
         return Speed(times[-1] - times[-2]) if len(times) > 1 else None
     steps = [line["seconds"] for line in last_metrics(folder) if "seconds" in line]
     result = json.loads((folder / RESULT).read_bytes()) if (folder / RESULT).exists() else {}

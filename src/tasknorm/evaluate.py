@@ -16,7 +16,7 @@ from tasknorm.audit import audit
 from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.norms import Norm
 from tasknorm.ranks import Ranks
-from tasknorm.target_logits import STEPS, target_logits
+from tasknorm.target_logits import target_logits
 
 AT_ONCE = 32  # tasks that pass together
 
@@ -86,7 +86,7 @@ def evaluate(
         ranks: the processes that share the tasks; this one alone if left out.
 
     Raises:
-        ValueError: if there is no task, or `targets` is unknown.
+        ValueError: if there is no task, `targets` is unknown, or the learner takes fewer steps than `step`.
     """
     began = time.monotonic()
     table = accuracies(learner, episode, tasks, targets, ranks)
@@ -97,6 +97,8 @@ def evaluate(
         return Evaluation(steps[0], tasks, targets, label, seconds)
     if step is None:
         step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
+    if not 1 <= step <= len(steps):
+        raise ValueError(f"step must be from 1 to the learner's test_steps={len(steps)}, got {step}")
     return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps)
 
 
@@ -117,7 +119,7 @@ def accuracies(
         raise ValueError(f"tasks must be at least 1 and targets one of {', '.join(TARGETS)}, got {tasks}, {targets!r}")
     ranks = ranks or Ranks()
     share = ranks.share(tasks)
-    table = torch.zeros(tasks, STEPS if hasattr(learner, "steps") else 1, dtype=torch.float64)
+    table = torch.zeros(tasks, learner.test_steps if hasattr(learner, "steps") else 1, dtype=torch.float64)
     device = next(learner.parameters()).device
     was_training = learner.training
     learner.eval()

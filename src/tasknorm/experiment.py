@@ -36,7 +36,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
     """Train, test and record one run; goes on from its newest checkpoint, and does nothing if it is finished.
 
     A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
-    validation at its former end stays.
+    validation at its former end and the schedule of BRN's bounds stay.
 
     Returns:
         The contents of `result.json`.
@@ -50,7 +50,8 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
             )
-        learner = learner_of(settings).to(device)
+        begun = all_ranks.same(last_iteration(folder / CHECKPOINTS) if all_ranks.first else None)
+        learner = learner_of(settings, pretrained=not begun).to(device)
         tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
         if settings.validate_every and not valid_tasks:
             raise DataError(

@@ -11,21 +11,24 @@ import torch
 from torch import nn
 
 from tasknorm.convert import convert
-from tasknorm.data import Cached, Episodes, FixedSampler, Mixture, Source, Spec, VariableSampler, opened, scaled
+from tasknorm.data import Cached, Direct, Episodes, FixedSampler, Mixture, Source, Spec, VariableSampler, opened, scaled
 from tasknorm.data.draw import Sampler
+from tasknorm.data.episodes import Images
 from tasknorm.data.places import data_folder
-from tasknorm.data.source import chosen_split
+from tasknorm.data.source import chosen_split, images_by_class
 from tasknorm.episode import Episode
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
-from tasknorm.norms import BRN, NORMS
+from tasknorm.norms import NORMS
 from tasknorm.pretrain import SCALES, load_pretrained
 from tasknorm.recompute import recompute
 from tasknorm.settings import ONLY, Settings
 
+LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
 
-def learner_of(settings: Settings) -> nn.Module:
-    """A learner with the run's initial weights."""
+
+def learner_of(settings: Settings, *, pretrained: bool = True) -> nn.Module:
+    """A learner with the run's initial weights; not the pretrained ones where others will take their place."""
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
     options |= {"filters": settings.filters} if settings.filters else {}
@@ -33,7 +36,7 @@ def learner_of(settings: Settings) -> nn.Module:
     options |= {"film": True} if settings.film else {}
     norm = norm_maker(settings)
     net = NETS[settings.net](norm, **options)
-    if settings.pretrained is not None:
+    if settings.pretrained is not None and pretrained:
         load_pretrained(net, Path(settings.pretrained))
     if settings.recompute:
         recompute(net)
@@ -56,8 +59,8 @@ def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
     }
     if settings.alpha is not None:
         options |= {"alpha": settings.alpha}
-    if issubclass(kind, BRN):
-        options |= {"schedule": min(40_000, 2 * settings.iterations)}  # two updates for each iteration
+    if settings.schedule is not None:
+        options |= {"schedule": settings.schedule}
 
     def norm(channels: int) -> nn.Module:
         made = kind(channels, **options)
@@ -86,11 +89,17 @@ def task_of(
     """
     channels = channels_of(settings)
     chosen = [opened_once(source) for source in sources or settings.sources]
-    images = [Cached(source, settings.image_size, channels) for source in chosen]
+    images = [images_of(source, settings.image_size, channels) for source in chosen]
     samplers = [sampler_of(settings, each.spec, split, way) for each in images]
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
     episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
     return lambda number: scaled(episodes[number], SCALES[settings.scale])
+
+
+def images_of(source: Source, size: int, channels: int) -> Images:
+    """A source's images from its cache, or straight from its files where a cache would fill a disk."""
+    needed = sum(images_by_class(source.spec)) * source.channels * size**2
+    return Cached(source, size, channels) if needed <= LARGEST_CACHE else Direct(source, size, channels)
 
 
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:

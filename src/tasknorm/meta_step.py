@@ -17,10 +17,9 @@ from torch import Tensor, nn
 from tasknorm.episode import Episode
 from tasknorm.evaluate import accuracy
 from tasknorm.norms import Norm
+from tasknorm.norms.running import RUNNING, precise, write_mean
 from tasknorm.ranks import Ranks
 from tasknorm.settings import Settings
-
-RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class DivergedError(ArithmeticError):
@@ -79,28 +78,21 @@ class _Running:
         norms = [module for module in learner.modules() if isinstance(module, Norm)]
         self.buffers: list[Tensor] = [getattr(norm, name) for norm in norms for name in RUNNING]
         self.before = [buffer.clone() for buffer in self.buffers]
-        self.sums = [torch.zeros_like(buffer, dtype=_precise(buffer)) for buffer in self.buffers]
+        self.sums = [torch.zeros_like(buffer, dtype=precise(buffer)) for buffer in self.buffers]
         self.tasks = tasks
 
     @contextmanager
     def moved_by(self, count: int) -> Iterator[None]:
         """The passes inside begin with the moments of before; what they leave counts as that of `count` tasks."""
-        self._set(self.before)
+        for buffer, value in zip(self.buffers, self.before, strict=True):
+            write_mean(buffer, value)
         yield
         for total, buffer in zip(self.sums, self.buffers, strict=True):
             total += buffer.to(total.dtype) * (count / self.tasks)
 
     def write(self) -> None:
-        self._set([s if b.is_floating_point() else s.round() for s, b in zip(self.sums, self.buffers, strict=True)])
-
-    @torch.no_grad()
-    def _set(self, values: Sequence[Tensor]) -> None:
-        for buffer, value in zip(self.buffers, values, strict=True):
-            buffer.copy_(value)
-
-
-def _precise(buffer: Tensor) -> torch.dtype:
-    return torch.float32 if buffer.device.type == "mps" else torch.float64  # mps has no float64
+        for buffer, mean in zip(self.buffers, self.sums, strict=True):
+            write_mean(buffer, mean)
 
 
 def _parts(tasks: int, parts: int) -> Iterator[range]:

@@ -48,7 +48,7 @@ def meta_test(
         `accuracies`, a row each (see `tasknorm.results.Accuracy`), and `seconds_per_test_task` by norm, with targets
         all at once.
     """
-    targets = targets or [way for way in TARGETS if way in settings.tested_targets]
+    targets = targets or [come for come in TARGETS if come in settings.tested_targets]
     rows: list[dict[str, Any]] = []
     seconds: dict[str, list[float]] = {}
     tests = {
@@ -83,11 +83,11 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     """
     if not (folder / FINAL).exists():
         raise SettingsError(f"{folder}: to evaluate, a folder must hold a run's {FINAL}; finish its training first")
-    for way in targets:
-        if way not in TARGETS:
-            raise SettingsError(f"targets are {', '.join(TARGETS)}, got {way!r}; name some of these")
+    for come in targets:
+        if come not in TARGETS:
+            raise SettingsError(f"targets are {', '.join(TARGETS)}, got {come!r}; name some of these")
     settings = Settings.of(read_config(folder / CONFIG))
-    chosen = [way for way in TARGETS if way in targets]
+    chosen = [come for come in TARGETS if come in targets]
     with ranks(chosen_device(settings.device).type) as all_ranks:
         found = meta_test(
             settings, folder, all_ranks, norms=(norm or settings.norm,), targets=chosen, tasks=tasks, seed=seed
@@ -102,7 +102,7 @@ def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = 
             f"norm={norm} contradicts the run, which trained {settings.trained_norm} and serves "
             f"{', '.join(settings.tested_norms)}; choose one of these"
         )
-    learner = learner_of(settings)
+    learner = learner_of(settings, pretrained=False)
     all_ranks = all_ranks or Ranks()
     about = label(settings.learner, settings.trained_norm)
     learner.load_state_dict(all_ranks.same(read_weights(path, about) if all_ranks.first else None))

@@ -184,13 +184,15 @@ def augmented(pixels: Tensor, crop: int, flip: bool, random: torch.Generator) ->
 
 
 def load_pretrained(net: nn.Module, path: Path) -> None:
-    """Load what `pretrain` wrote into a net with any norm; alpha keeps its initial value.
+    """Load what `pretrain` wrote into a net with any norm; alpha keeps its initial value, and updates count from 0.
 
     Raises:
         WeightsError: if the file is damaged, or of another net.
     """
     try:
-        missing, unexpected = net.load_state_dict(read_weights(path, ABOUT), strict=False)
+        weights = read_weights(path, ABOUT)
+        counts = [name for name in weights if name.endswith(".num_batches_tracked")]  # BRN's schedule goes by them
+        missing, unexpected = net.load_state_dict(weights | dict.fromkeys(counts, torch.tensor(0)), strict=False)
     except RuntimeError as error:
         raise WeightsError(f"{path}: these weights are of another net than {type(net).__name__}: {error}") from None
     missing = [name for name in missing if ".alpha_" not in name]

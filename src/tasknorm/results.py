@@ -78,6 +78,7 @@ class Accuracy:
 
 
 MAML = ("step", "maximum", "steps")
+NEEDED = ("seconds", "seconds_per_iteration", "contexts", "curve", "validation", "alphas")
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,26 @@ def read_record(folder: Path) -> Record:
     result = read_config(folder / RESULT)
     if not isinstance(result.get("accuracies"), list):
         raise SettingsError(f"{folder / RESULT}: a result holds a list of accuracies, got none; run it again")
-    return Record(folder, Settings.of(read_config(folder / CONFIG)), result)
+    if missing := [key for key in NEEDED if key not in result]:
+        raise SettingsError(f"{folder / RESULT}: a result holds {', '.join(NEEDED)}, got no {missing[0]}; run it again")
+    try:
+        record = Record(folder, Settings.of(read_config(folder / CONFIG)), result)
+        record.accuracies()
+    except SettingsError as error:
+        raise SettingsError(f"{folder / CONFIG}: {error}") from None
+    except (TypeError, KeyError) as error:
+        raise SettingsError(f"{folder / RESULT}: an accuracy is as `tasknorm train` writes it, got {error}") from None
+    return record
 
 
 def records(*folders: Path) -> list[Record]:
-    """The records of all finished runs in or below some folders, by path."""
-    found = {path.parent for folder in folders for path in folder.rglob(RESULT) if (path.parent / CONFIG).is_file()}
+    """The records of all finished runs in or below some folders, by path; hidden folders are left out."""
+    found = {
+        path.parent
+        for folder in folders
+        for path in folder.rglob(RESULT)
+        if (path.parent / CONFIG).is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    }
     return [read_record(folder) for folder in sorted(found)]
 
 

@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from tasknorm.config import Names, about, in_words, joined
-from tasknorm.config import SettingsError as SettingsError
-from tasknorm.config import read_config as read_config
+from tasknorm.config import Names, SettingsError, about, in_words, joined
 from tasknorm.episode import TARGETS
 from tasknorm.learners import LEARNERS
 from tasknorm.nets import NETS
@@ -40,6 +38,7 @@ class Settings(BaseModel):
     eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
     momentum: float = Field(0.1, gt=0, le=1, description="How far an update moves running moments.")
     alpha: str | None = about("The form of TaskNorm's alpha.")
+    schedule: int | None = about("BRN: updates, two for each iteration, until its bounds are wide.", ge=0)
 
     # Tasks
     sampling: Literal["fixed", "variable"] = Field("fixed", description="Tasks of one shape, or as in Meta-Dataset.")
@@ -116,12 +115,15 @@ class Settings(BaseModel):
         sources = joined(named["source"]).split(",")
         papers = protocol(named["learner"], sources, named["norm"], way, shot, named.get("sampling"))
         try:
-            return cls(**(papers | named))
+            made = cls(**(papers | named))
         except ValidationError as error:
             errors = error.errors()
             # An unknown learner has no protocol, and what it would have given is missing: that is not to be said.
             wrong = [e for e in errors if e["type"] != "missing"] or errors
             raise SettingsError("; ".join(in_words(e, cls) for e in wrong)) from None
+        if made.norm != "BRN" or made.schedule is not None:
+            return made
+        return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # stays if the run gets longer
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -189,6 +191,9 @@ class Settings(BaseModel):
                 self._refuse_if(alien, name, f"learner={self.learner}")
         task_norm = issubclass(NORMS[self.norm], TaskNorm)
         self._refuse_if(self.alpha is not None and not task_norm, "alpha", f"norm={self.norm}")
+        self._refuse_if(self.schedule is not None and self.norm != "BRN", "schedule", f"norm={self.norm}")
+        bare = self.norm == "Baseline" and self.pretrained is None
+        self._refuse_if(bare, "norm", "pretrained=None: its moments are those of pretraining")
         self._refuse_if((self.learner == "maml") != self.net.startswith("maml"), "net", f"learner={self.learner}")
         resnet = self.net.startswith("resnet")
         self._refuse_if(self.learner == "cnaps" and not resnet, "net", "learner=cnaps, which needs a resnet")

@@ -11,8 +11,6 @@ from torch import Tensor
 from tasknorm.episode import Episode, Targets
 from tasknorm.phase import target
 
-STEPS = 10  # of MAML at meta-test
-
 
 def target_logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
     """Logits of some tasks at meta-test.
@@ -36,7 +34,7 @@ def target_logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -
 
 def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
     if hasattr(learner, "steps"):
-        return list(learner.steps(episodes, STEPS))
+        return list(learner.steps(episodes))
     return [logits[None] for logits in learner.learn(episodes).logits]
 
 
@@ -45,8 +43,8 @@ def _apart(learner: Any, episodes: Sequence[Episode], sizes: Sequence[list[int]]
     if hasattr(learner, "steps"):
         # Tasks divided alike pass together, as many as with all targets at once, so that each adapts to the same bits.
         if all(each == sizes[0] for each in sizes):
-            return list(learner.steps(episodes, STEPS, sizes[0]))
-        return [learner.steps([episode], STEPS, each)[0] for episode, each in zip(episodes, sizes, strict=True)]
+            return list(learner.steps(episodes, sizes=sizes[0]))
+        return [learner.steps([episode], sizes=each)[0] for episode, each in zip(episodes, sizes, strict=True)]
     found = []
     for episode, each in zip(episodes, sizes, strict=True):
         predictor = learner.adapt(episode.context_x, episode.context_y)

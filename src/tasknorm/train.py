@@ -80,6 +80,16 @@ def train(
         tensorboard=settings.tensorboard,
         quiet=not ranks.first,
     )
+
+    def validated(iteration: int) -> None:
+        accuracies = validate(learner)
+        watch.validation(iteration, accuracies)
+        for norm, by_source in accuracies.items():
+            if is_better(by_source, best.get(norm, {})):
+                best[norm] = by_source
+                if ranks.first:
+                    write_weights(folder / best_name(norm, settings), weights_of(learner), about)
+
     with _signals() as received, watch, _telling_how_to_go_on(folder):
         for iteration in range(start + 1, settings.iterations + 1):
             episodes = [next(tasks).to(device) for _ in share]
@@ -100,19 +110,15 @@ def train(
 
             last = iteration == settings.iterations
             if settings.validate_every and (last or iteration % settings.validate_every == 0):
-                accuracies = validate(learner)
-                watch.validation(iteration, accuracies)
-                for norm, by_source in accuracies.items():
-                    if is_better(by_source, best.get(norm, {})):
-                        best[norm] = by_source
-                        if ranks.first:
-                            write_weights(folder / best_name(norm, settings), weights_of(learner), about)
+                validated(iteration)
             if (last or step.stop or iteration % settings.checkpoint_every == 0) and ranks.first:
-                state = _state(optimizer, best, iteration * settings.meta_batch)
+                state = _state(optimizer, best)
                 write_checkpoint(folder / CHECKPOINTS, Checkpoint(iteration, weights_of(learner), state), about)
             if step.stop and not last:
                 raise StoppedError(f"stopped after iteration {iteration}", received[0] if received else signal.SIGTERM)
             ranks.check_parent()
+        if settings.validate_every and not best:  # it was stopped before its first validation, and is long enough
+            validated(settings.iterations)
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:
@@ -136,11 +142,11 @@ def best_name(norm: str, settings: Settings) -> str:
     return "best.safetensors" if norm == settings.norm else f"best-{norm}.safetensors"
 
 
-def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies], position: int) -> dict[str, Any]:
+def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies]) -> dict[str, Any]:
     """All of training but the weights."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     random = {"torch": torch.get_rng_state(), "cuda": cuda}
-    return {"optimizer": optimizer.state_dict(), "best": dict(best), "position": position, "random": random}
+    return {"optimizer": optimizer.state_dict(), "best": dict(best), "random": random}
 
 
 def _resume(

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasknorm.data.dataset_spec import read_spec
+from tasknorm.data.draw import Draw, statistics
 from tasknorm.data.errors import DataError
-from tasknorm.data.sampling import Draw, FixedSampler, Mixture, VariableSampler, statistics
+from tasknorm.data.sampling import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.spec import Split
 
 seeds = st.integers(0, 2**64 - 1)

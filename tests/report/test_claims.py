@@ -78,6 +78,21 @@ def test_alphas():
     assert checks.alpha_tends_to_one(falling).verdict == "does not hold"
     assert checks.scale_matters(rising).verdict == "holds"
     assert checks.scale_matters(constant).verdict == "does not hold"
+    assert checks.scale_matters(with_layers((1e-3, 1e-3))).verdict == "does not hold"
+    short = [replace(r, settings=r.settings.model_copy(update={"iterations": 250})) for r in rising]
+    assert checks.scale_matters(short).verdict == "not tested"  # OFFSET could not have left zero
+
+
+def test_some_norms_say_nothing_of_all():
+    def without(name, norm, runs):
+        return [r for r in runs(name) if r.settings.norm != norm]
+
+    both = small("maml_results") + small("protonets_results")
+    assert checks.protonets_less_sensitive(both).verdict == "holds"
+    fewer = without("maml_results", "LN", small) + small("protonets_results")
+    assert checks.protonets_less_sensitive(fewer).verdict == "not tested"
+    assert checks.instance_based_slowest(variable("cnaps_meta_dataset")).verdict == "holds"
+    assert checks.instance_based_slowest(without("cnaps_meta_dataset", "Baseline", variable)).verdict == "not tested"
 
 
 def test_cost_is_a_median_of_ratios():

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tasknorm.data.draw import Draw, Sampler
 from tasknorm.data.errors import DataError
 from tasknorm.data.parallel import in_order
 from tasknorm.data.pixels import Pixels
-from tasknorm.data.sampling import Draw, Sampler
 from tasknorm.data.spec import Spec
 from tasknorm.episode import Episode
 

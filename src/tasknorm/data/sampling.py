@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tasknorm.data.draw import Draw as Draw
-from tasknorm.data.draw import Sampler as Sampler
-from tasknorm.data.draw import statistics as statistics
+from tasknorm.data.draw import Draw, Sampler
 from tasknorm.data.errors import DataError
 from tasknorm.data.spec import Split
 from tasknorm.data.stream import Integers, Stream, exp

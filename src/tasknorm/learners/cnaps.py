@@ -18,7 +18,7 @@ from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEnco
 from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
 from tasknorm.phase import context, contexts, joint
 
-ALWAYS_OWN_BATCH = (CBN, BRN, Baseline)
+BY_RUNNING_MOMENTS = (CBN, BRN, Baseline)
 
 
 class CNAPs(nn.Module):
@@ -139,12 +139,12 @@ def _size(extractor: nn.Module) -> tuple[int, int]:
 
 def _own_batch(norm: NormMaker) -> NormMaker:
     """The same norm, or one by the batch at hand in place of one by running moments."""
-    return lambda channels: TBN(channels) if isinstance(norm(channels), ALWAYS_OWN_BATCH) else norm(channels)
+    return lambda channels: TBN(channels) if isinstance(norm(channels), BY_RUNNING_MOMENTS) else norm(channels)
 
 
 def _check_encoder(encoder: SetEncoder) -> None:
     for norm in encoder.norms:
-        if isinstance(norm, ALWAYS_OWN_BATCH):
+        if isinstance(norm, BY_RUNNING_MOMENTS):
             raise ValueError(
                 f"CNAPs' set encoder normalises with its own batch, and now has {norm.label}; convert the extractor "
                 'alone: tasknorm.convert(learner, ..., where="extractor.*")'

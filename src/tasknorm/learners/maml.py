@@ -21,10 +21,10 @@ from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
 from tasknorm.nets.task_layers import TaskLayer, as_adapted
 from tasknorm.norms import Norm
+from tasknorm.norms.running import RUNNING, precise, write_mean
 from tasknorm.phase import context, contexts, joint
 
 State = dict[str, Tensor]  # tensors of the net by name
-RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class MAML(nn.Module):
@@ -104,12 +104,14 @@ class MAML(nn.Module):
         return Outcome(torch.cat(losses), logits)
 
     @torch.no_grad()
-    def steps(self, episodes: Sequence[Episode], steps: int = 10, sizes: Sequence[int] | None = None) -> list[Tensor]:
+    def steps(
+        self, episodes: Sequence[Episode], steps: int | None = None, sizes: Sequence[int] | None = None
+    ) -> list[Tensor]:
         """Logits of each episode's targets after each of the inner steps: `(steps, target, way)`; changes nothing.
 
         Args:
             episodes: the tasks.
-            steps: how many.
+            steps: how many; `test_steps` if left out.
             sizes: of the sets in which each task's targets come, one after the other; all at once if left out.
         """
         logits: list[Tensor] = []
@@ -119,7 +121,7 @@ class MAML(nn.Module):
             sets = tasks.target_sets(sizes or [tasks.target_y.shape[1]])
             passes = [
                 torch.cat([self._targets(one, adapted, self._running()) for one in sets], 1)
-                for adapted in self._descent(tasks.context_x, tasks.context_y, weights, steps)
+                for adapted in self._descent(tasks.context_x, tasks.context_y, weights, steps or self.test_steps)
             ]
             logits.extend(torch.stack(passes, 1))
         return logits
@@ -223,8 +225,8 @@ class MAML(nn.Module):
         """Set the running moments to the mean over all tasks of what groups of tasks made of them."""
         tasks = sum(count for count, _ in moments)
         for name, buffer in self._running().items():
-            mean = torch.stack([running[name].double() * (count / tasks) for count, running in moments]).sum(0)
-            buffer.copy_(mean if buffer.is_floating_point() else mean.round())
+            parts = [running[name].to(precise(buffer)) * (count / tasks) for count, running in moments]
+            write_mean(buffer, torch.stack(parts).sum(0))
 
     def _runs_together(self) -> bool:
         return all(

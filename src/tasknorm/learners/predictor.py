@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tasknorm.data.atomic import write_atomically
 from tasknorm.learners.tasks import check_images
+from tasknorm.norms import Norm
 from tasknorm.phase import target
 
 FORMAT = "tasknorm predictor 1"
@@ -142,7 +143,7 @@ class _Inner(nn.Module):
 
 
 def _norms(net: nn.Module) -> str:
-    return ", ".join(sorted({module.label for module in net.modules() if hasattr(module, "label")}))  # type: ignore[misc]
+    return ", ".join(sorted({module.label for module in net.modules() if isinstance(module, Norm)}))
 
 
 def _write_onnx(program: torch.export.ExportedProgram, file: Path) -> None:

@@ -1,4 +1,4 @@
-"""ProtoNets: Snell et al., 2017, "Prototypical networks for few-shot learning"; section 5.3 of the TaskNorm paper."""
+"""ProtoNets: Snell et al., 2017, "Prototypical networks for few-shot learning"; sections 5.1 and 5.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all norms share: equation 1 of the paper, their parameters, and what they remember of a context."""
+"""What all norms share: equation 2 of the paper, their parameters, and what they remember of a context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tasknorm.kernels import is_traced, scale_shift, snapshot
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
-from tasknorm.phase import Phase, PhaseError
+from tasknorm.phase import Phase
 
 Affine = bool | Literal["offset"]
 
@@ -206,4 +206,4 @@ class Norm(nn.Module):
             )
 
 
-__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm", "PhaseError"]
+__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm"]

@@ -18,7 +18,7 @@ from tasknorm.report.average_rank import average_ranks, bold, groups
 from tasknorm.report.drawing import Picture
 from tasknorm.report.figures import accuracy_by_targets, alpha_curves, training_curves
 from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.places import LEARNERS
+from tasknorm.report.places import PRINTED
 from tasknorm.report.render import Cell, Table, line
 from tasknorm.report.score import Score, differ
 from tasknorm.results import Accuracy, Record
@@ -130,7 +130,7 @@ class Comparison:
         settings = self.records[0].settings
         source = settings.source.replace(",", ", ")
         shape = "variable tasks" if settings.sampling == "variable" else f"{settings.way}-way {settings.shot}-shot"
-        return f"{LEARNERS[settings.learner]} on {source}, {shape}"
+        return f"{PRINTED[settings.learner]} on {source}, {shape}"
 
     def write(self, path: Path) -> None:
         """Write the page."""

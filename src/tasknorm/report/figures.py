@@ -97,7 +97,7 @@ def alpha_curves(record: Record, largest: int = 500) -> Figure:
     """
     figure, (axis,) = panels(1, 1, 7, 4.2)
     sizes = np.geomspace(1, largest, 200)
-    _layer_lines(figure, axis, record, sizes, lambda scale, offset: 1 / (1 + np.exp(-(scale * sizes + offset))))
+    _layer_lines(figure, axis, record, sizes, lambda scale, offset: 0.5 * (1 + np.tanh((scale * sizes + offset) / 2)))
     axis.set_xscale("log")
     ticks = [size for size in (1, 2, 5, 10, 25, 50, 100, 250, 500) if size <= largest]
     axis.set_xticks(ticks, list(map(str, ticks)))

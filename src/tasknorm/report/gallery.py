@@ -16,7 +16,7 @@ from tasknorm.report.figures import (
     scale_offset_lines,
     training_curves,
 )
-from tasknorm.report.places import KINDS, LEARNERS, Kind
+from tasknorm.report.places import KINDS, PRINTED, Kind
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
 from tasknorm.report.scores import DATA_SETS, Entry, extractor_alphas, trained_tasks, trainings
@@ -25,7 +25,7 @@ from tasknorm.results import Record
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
 CURVES = {
     "omniglot_5_5_training_curves": ("maml_results", "Omniglot-5-5", "MAML on Omniglot, 5-way 5-shot"),
-    "proto_nets_o-20_1_training_curves": ("protonets_results", "Omniglot-20-1", "ProtoNets on Omniglot, 20-way 1-shot"),
+    "proto_nets_o-20_1_training_curves": ("protonets_results", "Omniglot-20-1", "ProtoNets on Omniglot, 1-shot"),
     "cnaps_training_curves": ("cnaps_meta_dataset", "Omniglot", "CNAPs on Meta-Dataset"),
     "proto_nets_meta_dataset_training_curves": ("protonets_meta_dataset", "Omniglot", "ProtoNets on Meta-Dataset"),
     "maml_parameterization_training_curves": ("parameterization_maml", None, "Forms of alpha in TaskNorm-I, MAML"),
@@ -37,7 +37,7 @@ FIGURES = ("maml_accuracy_vs_shot", *CURVES, "alpha_curves", "a_b_curves")
 def gallery(records: Sequence[Record]) -> list[Picture]:
     """Every figure of the paper for which there are runs, then accuracy by how targets come, for each learner."""
     found = [_against_shot(records), *(_curves(records, name) for name in CURVES), *_alphas(records)]
-    found += [_by_targets(records, learner) for learner in LEARNERS]
+    found += [_by_targets(records, learner) for learner in PRINTED]
     return [picture for picture in found if picture]
 
 
@@ -75,7 +75,9 @@ def _last(runs: Sequence[Record], by_alpha: bool) -> str:
         if values
     ]
     words = ", ".join(f"{name} {100 * value:.1f} %" for value, name in sorted(last, reverse=True))
-    return f"Validation accuracy at the end: {words}." if words else "There was no validation."
+    ways = sorted({r.settings.way for r in runs if r.settings.sampling == "fixed"})
+    tasks = f" ({' and '.join(map(str, ways))}-way)" if ways else ""
+    return f"Validation accuracy{tasks} at the end: {words}." if words else "There was no validation."
 
 
 def _against_shot(records: Sequence[Record]) -> Picture | None:
@@ -110,7 +112,7 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
         return []
     order = ["cnaps", "protonets", "maml"]
     run = max(runs, key=lambda r: (-order.index(r.settings.learner), r.settings.iterations * r.settings.meta_batch))
-    layers, learner = extractor_alphas(run), LEARNERS[run.settings.learner]
+    layers, learner = extractor_alphas(run), PRINTED[run.settings.learner]
     scales, offsets = [layer["scale"] for layer in layers], [layer["offset"] for layer in layers]
     at = [sigmoid(s * 25 + o) for s, o in zip(scales, offsets, strict=True)]
     words = f"For each of {len(layers)} layers of the feature extractor. "
@@ -153,7 +155,7 @@ def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
         for norm, rows in settings.items()
     }
     words = "; ".join(f"{n}: " + ", ".join(f"{t} {s}" for t, s in by.items()) for n, by in means.items())
-    title = f"Targets all at once, by example and by class: {LEARNERS[learner]}"
+    title = f"Targets all at once, by example and by class: {PRINTED[learner]}"
     said = f"Mean accuracy in % over the settings tested. {words}."
     return Picture(f"targets_{learner}", title, said, accuracy_by_targets(means))
 

@@ -12,7 +12,7 @@ from tasknorm.report.scores import Entry, entry, index, row_query
 from tasknorm.results import Record
 
 Entries = dict[str, dict[str, Entry]]  # by row, then by column
-LEARNERS = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}
+PRINTED = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}  # a learner as the paper prints it
 
 
 @dataclass(frozen=True)

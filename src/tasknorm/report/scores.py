@@ -96,11 +96,13 @@ def index(records: Iterable[Record]) -> Index:
 
 def entry(accuracies: Index, query: Query) -> Entry | None:
     """The accuracy asked for; of several runs, that of the longest training, then of the first folder."""
-    keys = [replace(query, sources=(source,), alpha=None) for source in query.sources]
+    keys = [
+        replace(query, sources=(source,), alpha=None, weights=weights)
+        for source in query.sources
+        for weights in dict.fromkeys((query.weights, "final"))
+    ]
     found = [e for key in keys for e in accuracies.get(key, []) if _same_alpha(e.record, query)]
-    if not found and query.weights == "best":
-        return entry(accuracies, replace(query, weights="final"))
-    return max(found, key=lambda e: trained_tasks(e.record), default=None)
+    return max(found, key=lambda e: (trained_tasks(e.record), e.accuracy.weights == query.weights), default=None)
 
 
 def _same_alpha(record: Record, query: Query) -> bool:

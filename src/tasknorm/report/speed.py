@@ -15,34 +15,10 @@ from tasknorm.results import Record
 
 def mean_training_accuracies(runs: Iterable[Record]) -> dict[str, float]:
     """Mean training accuracy in percent over the iterations that all runs share, by trained norm."""
-    return _shared_means(
-        {
-            r.settings.trained_norm: _in_percent(r.result["curve"]["iteration"], r.result["curve"]["accuracy"])
-            for r in runs
-        }
-    )
-
-
-def mean_validation_accuracies(runs: Iterable[Record]) -> dict[str, float]:
-    """Mean validation accuracy in percent over the iterations that all runs share, by norm."""
-    found = {}
-    for validation in (run.result["validation"] for run in runs):
-        for norm, values in validation["accuracy"].items():
-            found[norm] = _in_percent(validation["iteration"], values)
-    return _shared_means(found)
-
-
-Curve = tuple[list[float], list[float]]
-
-
-def _in_percent(iterations: list[float], accuracies: list[float]) -> Curve:
-    return iterations, [100 * accuracy for accuracy in accuracies]
-
-
-def _shared_means(curves: dict[str, Curve]) -> dict[str, float]:
-    there = {name: curve for name, curve in curves.items() if curve[0]}
+    curves = {r.settings.trained_norm: r.result["curve"] for r in runs}
+    there = {norm: (curve["iteration"], curve["accuracy"]) for norm, curve in curves.items() if curve["iteration"]}
     if not there:
         return {}
     first, last = max(x[0] for x, _ in there.values()), min(x[-1] for x, _ in there.values())
     grid = np.linspace(first, last, 201)
-    return {name: float(np.interp(grid, x, y).mean()) for name, (x, y) in there.items()}
+    return {norm: 100 * float(np.interp(grid, x, y).mean()) for norm, (x, y) in there.items()}

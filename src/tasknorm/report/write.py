@@ -10,7 +10,7 @@ from tasknorm.report.claims import claims_table, findings
 from tasknorm.report.drawing import saved
 from tasknorm.report.gallery import FIGURES, gallery
 from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.places import KINDS, LEARNERS, entries
+from tasknorm.report.places import KINDS, PRINTED, entries
 from tasknorm.report.render import Table, line
 from tasknorm.report.scores import trained_tasks
 from tasknorm.report.tables import paper_table
@@ -60,7 +60,7 @@ def runs_table(records: Sequence[Record]) -> Table:
             line(
                 [
                     record.folder.name,
-                    LEARNERS[s.learner],
+                    PRINTED[s.learner],
                     s.source.replace(",", ", "),
                     s.norm,
                     s.alpha or "",
