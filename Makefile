@@ -12,7 +12,7 @@ help:
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
-	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes per second"
+	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes; training steps"
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -42,6 +42,7 @@ check: test lint
 bench: $(READY)
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/episode.py
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

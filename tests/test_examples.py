@@ -53,31 +53,3 @@ def test_the_layers_need_no_compiler() -> None:
         "    assert torch.isfinite(x.grad).all()\n"
     )
     assert output("-c", code, PATH="", CXX="no-such-compiler") == ""
-
-
-def test_the_layer_benchmark_reports_every_norm() -> None:
-    import json
-
-    import tasknorm
-
-    ratios = json.loads(output("benchmarks/layers.py", "--quick", "--eager", "--json"))["ratios"]
-    assert set(ratios) == {*tasknorm.NORMS, "transcription"}
-    assert all(value > 0 for modes in ratios.values() for value in modes["eager"].values())
-
-
-def test_the_readmes_speeds_are_those_that_were_measured() -> None:
-    import json
-
-    import layers
-
-    measured = json.loads((ROOT / "results" / "layers.json").read_text())["ratios"]
-    assert layers.table(measured) in (ROOT / "README.md").read_text()
-
-
-def test_the_readmes_speed_of_maml_is_what_was_measured() -> None:
-    import json
-
-    measured = json.loads((ROOT / "results" / "maml.json").read_text())["first_order"]
-    text = " ".join((ROOT / "README.md").read_text().split())
-    compiled, eager = measured["ratio_to_best_peer"], measured["ratio_to_best_peer_eager"]
-    assert f"{compiled} times the speed of the better of `higher` and `torchopt` compiled, and {eager} times" in text
