@@ -15,8 +15,8 @@ from tasknorm.settings import Settings
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
+def run(*words, **environment):
+    return CliRunner().invoke(app, [str(word) for word in words], env=environment)
 
 
 def failed(result, *parts):
@@ -28,10 +28,12 @@ def failed(result, *parts):
 
 
 def test_every_setting_is_a_flag_and_help_ends_with_an_example():
-    text = " ".join(run("train", "--help").stdout.split())
+    text = " ".join(run("train", "--help", COLUMNS="200").stdout.split())
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')}"[:20] in text
     assert "Example: tasknorm train" in text
+    for words in ("needs tasknorm[tensorboard]", "unit|signed|standard"):
+        assert words in text
     assert "Example: tasknorm evaluate" in " ".join(run("evaluate", "--help").stdout.split())
     assert "Example: tasknorm pretrain" in " ".join(run("pretrain", "--help").stdout.split())
 
@@ -86,6 +88,33 @@ def test_mistakes(tmp_path):
     failed(run("train", "--learner", "protonets", "--inner-lr", "0.1", *out), "inner_lr=0.1 contradicts")
     failed(run("pretrain", "--epochs", "0", *out), "epochs", "got '0'")
     failed(run("train", *flags(tiny(train_way=5, way=5, shot=19)), *out), "shots")
+    too_many = "900-way tasks of its train split need as many classes, got", "lower train_way"
+    failed(run("train", *flags(tiny(train_way=900)), *out), *too_many)
+    failed(run("train", *flags(tiny(image_size=8)), *out), "contradicts image_size=8: four poolings need")
+    failed(run("train", "--config", tmp_path / "none.toml", *out), "none.toml: a config is a file, and there is none")
+    failed(run("pretrain", "--source", "nowhere", *out), "nowhere")
+    assert not (tmp_path / "run").exists()
+
+
+def test_folders_of_another_kind_and_damaged_ones_are_refused(tmp_path):
+    folder = tmp_path / "run"
+    run_experiment(tiny(iterations=2, validate_every=0), folder)
+    failed(run("pretrain", "--out", folder, "--resume"), "must hold a pretraining, and this is a training")
+    (folder / "model.safetensors").unlink()
+    failed(run("evaluate", folder), "to evaluate, a folder must hold")
+    result = (folder / "result.json").read_text()
+    (folder / "result.json").write_text("{}")
+    failed(run("train", "--out", folder, "--resume"), "result.json: a result holds a list of accuracies, got none")
+    (folder / "result.json").write_text(result[:100])
+    failed(run("report", folder, "--out", tmp_path / "report"), "result.json: a result is JSON, and this is damaged")
+    text = json.loads(result)
+    text["accuracies"][0]["accuracy"] = "good"
+    (folder / "result.json").write_text(json.dumps(text))
+    failed(run("report", folder, "--out", tmp_path / "report"), "accuracies.0.accuracy: Input should be a valid number")
+    (folder / "result.json").write_text(result)
+    (folder / "config.json").write_text("{}")
+    failed(run("train", "--out", folder, "--resume"), "config.json: to resume, it must hold a training's settings")
+    failed(run("report", folder, "--out", tmp_path / "report"), "config.json: a run's settings name its learner")
 
 
 def test_a_checkpoint_of_another_norm_is_refused(tmp_path):

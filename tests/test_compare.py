@@ -79,6 +79,7 @@ def test_asked_again_it_answers_at_once_and_another_question_is_refused(compared
         (("--norms", "TBN,TBN"), "named once each"),
         (("--learner", "reptile"), "learner must be one of"),
         (("--source", "nowhere"), "nowhere: a source is"),
+        (("--way", "200"), "200-way tasks of its valid split need as many classes"),
         (("--budget", "0.1"), "budget must leave time for"),
     ],
 )
@@ -87,6 +88,7 @@ def test_bad_questions_get_clear_answers(words: tuple[str, ...], message: str, t
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("new/*/config.json"))  # the corrected question is not refused
 
 
 def test_the_budget_decides_how_long_each_training_is() -> None:

@@ -14,6 +14,7 @@ from tasknorm.experiment import run
 from tasknorm.experiment_files import DIAGRAMS, SCALES, all_runs, combinations, experiment, names, run_name, together
 from tasknorm.grid_run import GridRun
 from tasknorm.pretrain import Pretraining, pretrain
+from tasknorm.reproduce import reproduce
 from tasknorm.settings import Settings
 
 EXPERIMENTS = [experiment(name) for name in names()]
@@ -113,6 +114,16 @@ def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
     found = verb("tab:parameterization_maml", "--dry-run", "--out", tmp_path / "none")
     assert "maml-omniglot-5-1-TaskNorm-I-independent-channel: 0 of 5000 iterations" in found
     assert not (tmp_path / "none").exists()
+    assert "independent-channel: 0 of 50 iterations" in verb("parameterization_maml", "--dry-run", "--part", "0.01")
+
+
+def test_without_their_data_runs_are_not_begun(tmp_path, monkeypatch):
+    monkeypatch.setenv("TASKNORM_DATA", str(tmp_path / "no data"))
+    said: list[str] = []
+    failed = reproduce([experiment("cnaps_meta_dataset")], "cpu", tmp_path / "grid", say=said.append)
+    assert len(failed) == len(experiment("cnaps_meta_dataset").runs("cpu", tmp_path))
+    assert any("not begun: " in text and "tiny_imagenet: a source is glyphs, or in" in text for text in said)
+    assert not list((tmp_path / "grid").glob("*/config.json"))
 
 
 @pytest.mark.usefixtures("glyph_cache")

@@ -111,8 +111,9 @@ def test_finished_runs_are_found_by_path(tmp_path):
     with pytest.raises(SettingsError, match=r"result.json: a result holds seconds, .*, got no seconds; run it again"):
         read_record(tmp_path / "a")
     (tmp_path / "a" / "result.json").write_text(json.dumps({"accuracies": [{"norm": "LN"}]} | dict.fromkeys(NEEDED, 0)))
-    with pytest.raises(SettingsError, match=r"result.json: an accuracy is as `tasknorm train` writes it, got "):
+    with pytest.raises(SettingsError, match=r"result.json: accuracies.0.weights: Field required; run it again"):
         read_record(tmp_path / "a")
-    (tmp_path / "a" / "config.json").write_text('{"bogus": 1}')
+    shutil.copy(tmp_path / "b" / "two" / "result.json", tmp_path / "a" / "result.json")
+    (tmp_path / "a" / "config.json").write_text('{"learner": "maml", "bogus": 1}')
     with pytest.raises(SettingsError, match=r"config.json: bogus is no setting"):
         read_record(tmp_path / "a")

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
@@ -46,9 +46,18 @@ def _with_settings(model: type[BaseModel]) -> Callable[[Verb], Verb]:
 
 def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
     is_switch = field.annotation in (bool, bool | None)
-    option = typer.Option(help=field.description, metavar=None if is_switch else "VALUE", rich_help_panel="Settings")
+    choices = [str(value) for kind in (field.annotation, *get_args(field.annotation)) for value in _literals(kind)]
+    option = typer.Option(
+        help=(field.description or "").replace("[", "\\["),  # or rich takes it for markup
+        metavar=None if is_switch else "|".join(choices) or "VALUE",
+        rich_help_panel="Settings",
+    )
     kind: Any = Annotated[bool | None, option] if is_switch else Annotated[str | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _literals(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()
 
 
 @app.command(epilog="Example: tasknorm train --learner maml --norm TaskNorm-I --way 5 --shot 1 --out runs/first")
@@ -120,7 +129,7 @@ def compare(
 
     keep_freed_memory()
     question = {"learner": learner, "source": source, "way": way, "shot": shot, "test_tasks": tasks, "seed": seed}
-    chosen = norms.split(",") if norms else COMPARED
+    chosen = [norm.strip() for norm in norms.split(",")] if norms else COMPARED
     with errors():
         found = compared(question, chosen, out, minutes=budget, iterations=iterations, processes=processes)
         found.write(out / "report.html")
@@ -168,8 +177,8 @@ def reproduce(
     with errors():
         chosen = [experiment(name) for name in experiments or names()]
         if list_ or dry_run:
-            lines = (reproducing.listed if list_ else reproducing.planned)(chosen, scale, folder)
-            print("\n".join(lines))
+            listed = reproducing.listed(chosen, scale, folder)
+            print("\n".join(listed if list_ else reproducing.planned(chosen, scale, folder, part)))
             return
         failed = reproducing.reproduce(chosen, scale, folder, engine, processes, threads, part=part)
     if failed:

@@ -53,11 +53,11 @@ def import_(
     path: Annotated[Path, typer.Argument(help="A folder or archive.")],
     name: Annotated[str, typer.Option("--as", help="The name to use it by.")],
     splits: Annotated[
-        Path | None, typer.Option(help='JSON: {"train": [class, ...], "valid": ..., "test": ...}.')
+        Path | None, typer.Option(help='JSON: {"train": \\[class, ...], "valid": ..., "test": ...}.')
     ] = None,
     records: Annotated[bool, typer.Option(help="Write it as Meta-Dataset's records.")] = False,
 ) -> None:
-    """Check a data set and copy it into the data folder."""
+    """Check a data set's layout and copy it into the data folder; `data check` decodes its images."""
     from tasknorm.data.importing import import_source
     from tasknorm.data.places import data_folder
 
@@ -94,12 +94,14 @@ def show(
     out: Annotated[Path | None, typer.Option(help="The PNG to write; NAME.png if left out.")] = None,
 ) -> None:
     """Write a PNG with some images of some classes."""
-    from tasknorm.data import opened
+    from tasknorm.data import DataError, opened
     from tasknorm.data.sheet import sheet
 
     with errors():
         source = opened(name)
         out = out or Path(f"{Path(name).stem}.png")
+        if out.suffix != ".png":
+            raise DataError(f"{out}: the picture is a .png file, got {out.suffix or 'no suffix'}; rename it")
         sheet(source, split, classes, images).save(out)
     print(out)
 
@@ -111,7 +113,7 @@ def sample(
     episodes: Annotated[int, typer.Option(min=1)] = 6000,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
     way: Annotated[
-        int | None, typer.Option(help="Fixed episodes of so many classes; variable ones if left out.")
+        int | None, typer.Option(min=1, help="Fixed episodes of so many classes; variable ones if left out.")
     ] = None,
     shot: Annotated[int, typer.Option(help="Context images per class of fixed episodes.")] = 1,
     targets: Annotated[int, typer.Option(help="Target images per class of fixed episodes.")] = 15,

@@ -12,6 +12,7 @@ import torch
 from tasknorm.config import SettingsError, read_config
 from tasknorm.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
 from tasknorm.experiment import run as run_once
+from tasknorm.from_settings import opened_once, sampler_of
 from tasknorm.grid import FailedRunsError, Say, run_grid, tell
 from tasknorm.grid_run import GridRun
 from tasknorm.local_engine import cores
@@ -64,6 +65,7 @@ def compare(
     if iterations is None and (iterations := _recorded(folder)) is not None:
         say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
     runs = planned(question, trained, iterations or LEAST, folder)
+    _check_tasks(runs)
     if iterations is None:
         say("timing a few iterations")
         known = _speeds(runs, folder)
@@ -160,6 +162,15 @@ def _pretraining(settings: Settings) -> Pretraining:
             "seed": settings.seed,
         }
     )
+
+
+def _check_tasks(runs: Sequence[GridRun]) -> None:
+    """Refuse what the data cannot give before anything is written."""
+    for settings in (run.settings for run in runs if isinstance(run.settings, Settings)):
+        for spec in (opened_once(source).spec for source in settings.sources):
+            for split in ("train", "valid", "test"):
+                if split != "valid" or spec.splits[split].classes:
+                    sampler_of(settings, spec, split)
 
 
 def _recorded(folder: Path) -> int | None:

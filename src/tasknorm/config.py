@@ -38,6 +38,8 @@ def read_config(path: Path) -> dict[str, Any]:
     Raises:
         SettingsError: if it is neither.
     """
+    if not path.is_file():
+        raise SettingsError(f"{path}: a config is a file, and there is none; correct the path")
     try:
         text = path.read_text()
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

@@ -23,7 +23,7 @@ from tasknorm.evaluate import accuracies
 from tasknorm.from_settings import as_norm, learner_of, task_of
 from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
-from tasknorm.results import CONFIG, RESULT, result_text
+from tasknorm.results import CONFIG, RESULT, read_record, result_text
 from tasknorm.settings import Settings, parsed
 from tasknorm.train import CHECKPOINTS, train
 from tasknorm.weights import label, weights_of, write_weights
@@ -44,8 +44,9 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
     device = chosen_device(settings.device)
     with ranks(device.type) as all_ranks:
         if all_ranks.same(is_finished(folder, settings.iterations) if all_ranks.first else None):
+            result = read_record(folder).result
             print(f"{folder}: finished already", file=sys.stderr)
-            return read_config(folder / RESULT)
+            return result
         if all_ranks.count > settings.meta_batch:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
@@ -108,6 +109,8 @@ def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bo
     if not (folder / CONFIG).exists():
         raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
     recorded = read_config(folder / CONFIG)
+    if not {"learner", LENGTH} <= set(recorded):
+        raise SettingsError(f"{folder / CONFIG}: to resume, it must hold a training's settings; choose another folder")
     done = last_iteration(folder / CHECKPOINTS)
     for key in given.keys() & recorded.keys() - set(MACHINE):
         value = parsed(key, given[key])

@@ -10,8 +10,21 @@ from typing import Any
 import torch
 from torch import nn
 
+from tasknorm.config import SettingsError
 from tasknorm.convert import convert
-from tasknorm.data import Cached, Direct, Episodes, FixedSampler, Mixture, Source, Spec, VariableSampler, opened, scaled
+from tasknorm.data import (
+    Cached,
+    DataError,
+    Direct,
+    Episodes,
+    FixedSampler,
+    Mixture,
+    Source,
+    Spec,
+    VariableSampler,
+    opened,
+    scaled,
+)
 from tasknorm.data.draw import Sampler
 from tasknorm.data.episodes import Images
 from tasknorm.data.places import data_folder
@@ -35,7 +48,10 @@ def learner_of(settings: Settings, *, pretrained: bool = True) -> nn.Module:
     options |= {"way": settings.way} if settings.learner == "maml" else {}
     options |= {"film": True} if settings.film else {}
     norm = norm_maker(settings)
-    net = NETS[settings.net](norm, **options)
+    try:
+        net = NETS[settings.net](norm, **options)
+    except ValueError as error:
+        raise SettingsError(f"net={settings.net} contradicts image_size={settings.image_size}: {error}") from None
     if settings.pretrained is not None and pretrained:
         load_pretrained(net, Path(settings.pretrained))
     if settings.recompute:
@@ -112,6 +128,12 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
         max_way, max_context = (settings.max_way, settings.max_context) if trains else test_caps
         return VariableSampler(part, max_way, max_context, max_targets=targets)
     way = way or (settings.train_way if trains else settings.way)
+    if way > len(part.classes):
+        setting = "train_way" if trains and settings.train_way != settings.way else "way"
+        raise DataError(
+            f"{spec.name}: {way}-way tasks of its {split} split need as many classes, got {len(part.classes)} of "
+            f"{len(spec.class_names)}; lower {setting}, or give it a splits file with more"
+        )
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
 
 

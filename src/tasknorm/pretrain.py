@@ -94,8 +94,8 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
                     f"{key}={value} contradicts the pretraining in {folder}, which has {key}={recorded.get(key)}; "
                     "leave it out or choose another folder"
                 )
-    write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
     source = opened(settings.source)
+    write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
@@ -133,6 +133,8 @@ def settled_pretraining(given: dict[str, object], folder: Path, resume: bool) ->
     if used and not resume:
         raise SettingsError(f"{folder}: a pretraining needs an empty folder; add --resume or choose another")
     recorded = read_config(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    if "learner" in recorded:
+        raise SettingsError(f"{folder}: to resume, it must hold a pretraining, and this is a training; choose another")
     return Pretraining.of(recorded | given)
 
 
@@ -194,7 +196,8 @@ def load_pretrained(net: nn.Module, path: Path) -> None:
         counts = [name for name in weights if name.endswith(".num_batches_tracked")]  # BRN's schedule goes by them
         missing, unexpected = net.load_state_dict(weights | dict.fromkeys(counts, torch.tensor(0)), strict=False)
     except RuntimeError as error:
-        raise WeightsError(f"{path}: these weights are of another net than {type(net).__name__}: {error}") from None
+        first = str(error).splitlines()[1].strip()
+        raise WeightsError(f"{path}: these weights are of another net than {type(net).__name__}: {first}") from None
     missing = [name for name in missing if ".alpha_" not in name]
     if missing or unexpected:
         raise WeightsError(

@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tasknorm.config import SettingsError
+from tasknorm.data import DataError
 from tasknorm.estimates import in_hours, seconds_left
 from tasknorm.experiment_files import DIAGRAMS, Experiment, all_runs
+from tasknorm.from_settings import opened_once
 from tasknorm.grid import run_grid, tell
+from tasknorm.grid_run import LOG, GridRun
 from tasknorm.local_engine import cores
+from tasknorm.pretrain import Pretraining
 from tasknorm.report.write import write_report
 from tasknorm.results import records
 
@@ -37,12 +41,16 @@ def reproduce(
     Returns:
         Why runs failed, by name.
     """
-    if not 0 < part <= 1:
-        raise SettingsError(f"part is a share of each run's iterations, above 0 and at most 1, got {part}")
-    runs = [run.part(part) for run in all_runs(experiments, scale, folder)]
-    failed = run_grid(runs, folder, engine, processes, threads, say)
+    runs = _parts(experiments, scale, folder, part)
+    lacking = without_data(runs) if engine == "local" else {}  # other machines may have theirs
+    there = [run for run in runs if run.name not in lacking]
+    failed = run_grid(there, folder, engine, processes, threads, say) if there else {}
     for name, why in failed.items():
-        say(f"failed: {name}: {why}\n  its log: {folder / name / 'log.txt'}")
+        log = folder / name / LOG
+        say(f"failed: {name}: {why}" + (f"\n  its log: {log}" if log.exists() else ""))
+    for why in dict.fromkeys(lacking.values()):
+        say(f"not begun: {', '.join(name for name in lacking if lacking[name] == why)}: {why}")
+    failed |= lacking
     if failed:
         say(f"{len(failed)} of {len(runs)} runs failed; the same command tries them again")
     if found := records(folder):
@@ -66,8 +74,28 @@ def listed(experiments: Sequence[Experiment], scale: str, folder: Path) -> Itera
         yield f"{label}: a diagram; there is nothing to run"
 
 
-def planned(experiments: Sequence[Experiment], scale: str, folder: Path) -> Iterator[str]:
+def without_data(runs: Sequence[GridRun]) -> dict[str, str]:
+    """The runs that need a source which is not there, or a run that does, and which."""
+    found: dict[str, str] = {}
+    for run in runs:
+        s = run.settings
+        for source in (s.source,) if isinstance(s, Pretraining) else (*s.sources, *s.tested_sources):
+            try:
+                opened_once(source)
+            except DataError as error:
+                found.setdefault(run.name, str(error))
+    needed = {run.name: found[name] for run in runs for name in run.needs if name in found}
+    return needed | found
+
+
+def _parts(experiments: Sequence[Experiment], scale: str, folder: Path, part: float) -> list[GridRun]:
+    if not 0 < part <= 1:
+        raise SettingsError(f"part is a share of each run's iterations, above 0 and at most 1, got {part}; correct it")
+    return [run.part(part) for run in all_runs(experiments, scale, folder)]
+
+
+def planned(experiments: Sequence[Experiment], scale: str, folder: Path, part: float = 1.0) -> Iterator[str]:
     """The runs of some experiments, and how far each is."""
-    for run in all_runs(experiments, scale, folder):
+    for run in _parts(experiments, scale, folder, part):
         state = "finished" if run.finished(folder) else f"{run.done(folder)} of {run.iterations} iterations"
         yield f"{run.name}: {state}"

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from tasknorm.config import SettingsError, read_config
 from tasknorm.episode import Targets
 from tasknorm.evaluate import Evaluation, Mean
@@ -109,19 +111,27 @@ def read_record(folder: Path) -> Record:
     for name in (CONFIG, RESULT):
         if not (folder / name).is_file():
             raise SettingsError(f"{folder}: the folder of a finished run holds {CONFIG} and {RESULT}, got no {name}")
-    result = read_config(folder / RESULT)
+    try:
+        result = read_config(folder / RESULT)
+    except SettingsError:
+        raise SettingsError(f"{folder / RESULT}: a result is JSON, and this is damaged; run it again") from None
     if not isinstance(result.get("accuracies"), list):
         raise SettingsError(f"{folder / RESULT}: a result holds a list of accuracies, got none; run it again")
     if missing := [key for key in NEEDED if key not in result]:
         raise SettingsError(f"{folder / RESULT}: a result holds {', '.join(NEEDED)}, got no {missing[0]}; run it again")
     try:
-        record = Record(folder, Settings.of(read_config(folder / CONFIG)), result)
-        record.accuracies()
+        TypeAdapter(list[Accuracy]).validate_json(json.dumps(result["accuracies"]), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise SettingsError(f"{folder / RESULT}: accuracies.{place}: {first['msg']}; run it again") from None
+    config = read_config(folder / CONFIG)
+    if "learner" not in config:
+        raise SettingsError(f"{folder / CONFIG}: a run's settings name its learner, got none; run it again")
+    try:
+        return Record(folder, Settings.of(config), result)
     except SettingsError as error:
         raise SettingsError(f"{folder / CONFIG}: {error}") from None
-    except (TypeError, KeyError) as error:
-        raise SettingsError(f"{folder / RESULT}: an accuracy is as `tasknorm train` writes it, got {error}") from None
-    return record
 
 
 def records(*folders: Path) -> list[Record]:

@@ -31,13 +31,13 @@ class Settings(BaseModel):
     learner: str = Field(description="maml, protonets or cnaps.")
     source: Names = Field("glyphs", description="A data set's name or path; several by commas, each task of one.")
     norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
-    net: str = Field(description="The network, by its name.")
+    net: str = Field(description=f"The network: {', '.join(NETS)}.")
     pretrained: str | None = about("Weights of the net, as `tasknorm pretrain` writes them.")
     filters: int | None = about("Channels of the net's blocks; the net's own number if left out.", ge=1)
-    affine: Literal["all", "offset", "none"] = Field("all", description="What norms learn: gamma and beta, or beta.")
+    affine: Literal["all", "offset", "none"] = Field("all", description="Norms learn gamma and beta, beta, or none.")
     eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
     momentum: float = Field(0.1, gt=0, le=1, description="How far an update moves running moments.")
-    alpha: str | None = about("The form of TaskNorm's alpha.")
+    alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
     schedule: int | None = about("BRN: updates, two for each iteration, until its bounds are wide.", ge=0)
 
     # Tasks

@@ -42,6 +42,8 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
     Raises:
         WeightsError: if the file is damaged or says something else about itself than `about`.
     """
+    if not path.is_file():
+        raise WeightsError(f"{path}: there are no such weights; correct the path, or finish the training")
     try:
         with safe_open(path, "pt") as file:
             check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)

@@ -30,6 +30,14 @@ def test_copies_a_folder_with_its_splits(pets, tmp_path):
     np.testing.assert_array_equal(imported.image(2, 1), opened(pets).image(7, 1))
 
 
+def test_splits_beside_the_data_come_along(pets, tmp_path):
+    (pets.parent / "pets.splits.json").unlink()
+    (pets.parent / "splits.json").write_text(json.dumps({"pets": {"train": ["pet01", "pet02"], "test": ["pet07"]}}))
+    imported = import_source(pets, "animals", tmp_path / "root")
+    assert imported.spec == opened("animals", tmp_path / "root").spec
+    assert imported.spec.class_names == opened(pets).spec.class_names == ("pet01", "pet02", "pet07")
+
+
 def test_copies_an_archive(pets, tmp_path):
     archive = shutil.make_archive(str(tmp_path / "p"), "zip", pets)
     import_source(tmp_path / "p.zip", "animals", tmp_path / "root")
@@ -39,7 +47,7 @@ def test_copies_an_archive(pets, tmp_path):
 def test_writes_records_that_are_a_source_again(pets, tmp_path):
     imported = import_source(pets, "animals", tmp_path / "root", records=True)
     assert (tmp_path / "root" / "animals" / "0.tfrecords").is_file()
-    original = Folder(pets)
+    original = opened(pets)
     assert imported.spec.class_names == original.spec.class_names
     difference = imported.image(3, 2).astype(int) - original.image(3, 2)
     assert np.abs(difference).mean() < 10  # JPEG of noise

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
 
-from tasknorm.data.atomic import atomic_folder, temporary_name
+from tasknorm.data.atomic import atomic_folder, temporary_name, write_atomically
+from tasknorm.data.dataset_spec import FILE_NAME
 from tasknorm.data.errors import DataError
-from tasknorm.data.folder import Folder, read_splits
-from tasknorm.data.named import SOURCES, SPLITS_FILE, open_at
+from tasknorm.data.folder import ClassSplits, Folder, read_splits
+from tasknorm.data.named import SOURCES, SPLITS_FILE, open_at, splits_for
 from tasknorm.data.places import place_of
+from tasknorm.data.quickdraw import QuickDraw
 from tasknorm.data.records import write_records
 from tasknorm.data.source import Source, images_by_class
 
@@ -27,7 +30,8 @@ def import_source(path: Path, name: str, root: Path, splits: Path | None = None,
         path: a folder or an archive.
         name: one of `SOURCES`, if it is that data set, or any other for `<class>/<image>` trees.
         root: the data folder.
-        splits: which classes are for meta-training, validation and meta-test.
+        splits: which classes are for meta-training, validation and meta-test; a file beside the data set (see
+            `splits_for`) if left out.
         records: write it as Meta-Dataset's records instead of copying it.
 
     Raises:
@@ -39,31 +43,40 @@ def import_source(path: Path, name: str, root: Path, splits: Path | None = None,
         )
     if taken := place_of(name, root):
         raise DataError(f"{taken}: each name is used once, {name!r} is taken; remove that or choose another")
-    source = _opened(path, name, splits)
+    chosen = _splits(path, name, splits)
+    source = open_at(path, name, path.parent) if chosen is None else _divided(path, name, chosen)
     if records:
         write_records(root / name, source.spec, _encoded(source))
     else:
-        _copy(path, root / (name if path.is_dir() else name + "".join(path.suffixes[-2:])), splits, name)
+        _copy(path, root / (name if path.is_dir() else name + "".join(path.suffixes[-2:])), chosen, name)
     return open_at(place_of(name, root) or root / name, name, root)
 
 
-def _opened(path: Path, name: str, splits: Path | None) -> Source:
+def _splits(path: Path, name: str, splits: Path | None) -> ClassSplits | None:
+    """The splits in a file, or in one that lies beside the data set; None where it has its own."""
+    own = (name in SOURCES and name != "quickdraw") or (path / FILE_NAME).is_file()
     if splits is None:
-        return open_at(path, name, path.parent)
-    if name in SOURCES and name != "quickdraw":
+        found = [(key, file) for key in (name, path.stem) if (file := splits_for(key, path.parent))]
+        return read_splits(found[0][1], found[0][0]) if found and not own else None
+    if own:
         raise DataError(f"{splits}: {name} has its own splits, got a file of others; leave it out")
-    if read_splits(splits, name) is None:
+    chosen = read_splits(splits, name)
+    if chosen is None:
         raise DataError(f"{splits}: the splits file names this data set, got no {name!r}; add it, or rename")
-    return SOURCES["quickdraw"](path, splits) if name == "quickdraw" else Folder(path, splits, name)
+    return chosen
 
 
-def _copy(path: Path, place: Path, splits: Path | None, name: str) -> None:
+def _divided(path: Path, name: str, splits: ClassSplits) -> Source:
+    return QuickDraw(path, splits) if name == "quickdraw" else Folder(path, splits, name)
+
+
+def _copy(path: Path, place: Path, splits: ClassSplits | None, name: str) -> None:
     """Copy a data set, and its splits first: without it they do no harm."""
     place.parent.mkdir(parents=True, exist_ok=True)
     own = place.parent / f"{name}.{SPLITS_FILE}"
     try:
         if splits is not None:
-            shutil.copyfile(splits, own)
+            write_atomically(own, json.dumps(splits, indent=1).encode())
         if path.is_dir():
             with atomic_folder(place) as part:
                 shutil.copytree(path, part, dirs_exist_ok=True)

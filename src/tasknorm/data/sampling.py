@@ -127,8 +127,8 @@ class VariableSampler:
         eligible = tuple(np.array(group, np.int64) for group in groups if len(group) >= self.min_way)
         if not eligible:
             raise DataError(
-                f"an episode needs at least {self.min_way} classes, the largest group of this "
-                f"{self.split.kind} split has {max(map(len, groups), default=0)}; lower min_way"
+                f"an episode needs at least {self.min_way} classes, the largest group of this {self.split.kind} split "
+                f"has {max(map(len, groups), default=0)}; lower min_way, or draw tasks of a fixed way"
             )
         return eligible
 

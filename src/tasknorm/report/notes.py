@@ -33,7 +33,7 @@ def notes(name: str, found: Entries) -> list[str]:
     if any(NORMS[c.norm].transductive for c in columns):
         said.append("† transductive: a prediction depends on the other targets.")
     if kind.variable:
-        said.append("Below the rule: data sets that meta-training does not see.")
+        said.append(f"Data sets that meta-training does not see: {_listed(paper.held_out)}.")
     if not any(found.values()):
         return [*said, "No run of this table is among the records."]
     return [*said, *_notes_on_weights(kind, found), *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
@@ -94,7 +94,7 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
     others = sorted({length for length in lengths.values() if length != usual})
     notes = [f"Meta-training: {usual:,} {unit} here; in the paper {_paper_length(kind, places)}."]
     for length in others:
-        columns = sorted({column for (_, column), value in lengths.items() if value == length})
+        columns = sorted({Column.named(column).heading for (_, column), value in lengths.items() if value == length})
         rows = sorted({row for (row, _), value in lengths.items() if value == length})
         notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
     tasks = sorted({e.accuracy.tasks for *_, e in places})
@@ -103,7 +103,7 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
         f"{'in the paper on 600' if stated else 'the paper does not say on how many'}."
     )
-    return [*notes, *_differences(kind, [e for *_, e in places])]
+    return [*notes, *_differences(kind, [(row, e) for row, _, e in places])]
 
 
 def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
@@ -115,10 +115,10 @@ def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
     return " to ".join(f"{count:,}" for count in ([counts[0], counts[-1]] if len(counts) > 1 else counts))
 
 
-def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
+def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
     """Where the network, the images and the tasks of meta-training are not the paper's."""
-    different: dict[str, set[tuple[str, str]]] = {}
-    for e in found:
+    different: dict[str, dict[tuple[str, str], set[str]]] = {}
+    for row, e in found:
         s = e.record.settings
         paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
         paper |= protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
@@ -126,11 +126,13 @@ def _differences(kind: Kind, found: Sequence[Entry]) -> list[str]:
         for key in WORDS:
             ours, theirs = str(getattr(s, key)), str(paper[key])
             if ours != theirs:
-                different.setdefault(key, set()).add((ours, theirs))
+                different.setdefault(key, {}).setdefault((ours, theirs), set()).add(row)
     texts = []
     for key, pairs in different.items():
         ours, theirs = ("/".join(sorted(set(side), key=lambda v: (len(v), v))) for side in zip(*pairs, strict=True))
-        texts.append(f"{WORDS[key].format(ours)} ({theirs})")
+        rows = sorted(set().union(*pairs.values()))
+        where = "" if len(rows) == len({row for row, _ in found}) else f" in {_listed(rows)}"
+        texts.append(f"{WORDS[key].format(ours)} ({theirs}){where}")
     return [f"Differs from the paper, whose value is in brackets: {', '.join(texts)}."] if texts else []
 
 
