@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from small_data import write_pets, write_quickdraw
-from tasknorm.data import DataError, Folder, Glyphs, opened
+from tasknorm.data import DataError, Glyphs, opened
 from tasknorm.data.importing import import_source
 from tasknorm.data.sheet import sheet
 

@@ -19,6 +19,7 @@ from tasknorm.episode import Episode
 from tasknorm.learners.learner import Outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
+from tasknorm.nets.layout import images_channels_last, is_channels_last, weight_channels_last
 from tasknorm.nets.task_layers import TaskLayer, as_adapted
 from tasknorm.norms import Norm
 from tasknorm.norms.running import RUNNING, precise, write_mean
@@ -194,8 +195,8 @@ class MAML(nn.Module):
         for name in running:
             running[name] = running[name].clone()
         parameters = {} if outer else {name: p.detach() for name, p in self.net.named_parameters()}
-        if any(map(_is_channels_last, weights.values())):
-            x = _images_channels_last(x)
+        if any(map(is_channels_last, weights.values())):
+            x = images_channels_last(x)
         call: Any = _compiled_call() if self.compiled else functional_call
         logits: Tensor = call(self.net, parameters | weights | running, (x,))
         return logits
@@ -208,7 +209,7 @@ class MAML(nn.Module):
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
         weights: State = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
         if self._runs_together():
-            weights = {name: _channels_last(weight) for name, weight in weights.items()}
+            weights = {name: weight_channels_last(weight) for name, weight in weights.items()}
         if tasks == 1:
             return weights
         return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
@@ -241,23 +242,6 @@ class MAML(nn.Module):
         check_way(self.net, tasks.way)
         check_images(self.net, tasks.context_x[0])
         check_images(self.net, tasks.target_x[0])
-
-
-def _channels_last(weight: Tensor) -> Tensor:
-    """As `task_layers` convolve fastest, many tasks and one."""
-    with torch.inference_mode(False):
-        return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
-
-
-def _is_channels_last(weight: Tensor) -> bool:
-    return weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
-
-
-def _images_channels_last(x: Tensor) -> Tensor:
-    """Images `(N, C, h, w)` with the channels last, also in the strides of a single channel, which torch goes by."""
-    _, channels, height, width = x.shape
-    x = x.contiguous(memory_format=torch.channels_last)
-    return x.as_strided(x.shape, (height * width * channels, 1, width * channels, channels), x.storage_offset())
 
 
 def _normal(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Images in the layout in which CPUs convolve, normalise and pool them fastest."""
+"""Images and weights in the layout in which CPUs convolve, normalise and pool fastest."""
 
 from __future__ import annotations
 
@@ -14,3 +14,21 @@ def channels_last(x: Tensor) -> Tensor:
     if x.device.type != "cpu" or torch._C._are_functorch_transforms_active():
         return x
     return x.contiguous(memory_format=torch.channels_last)
+
+
+def weight_channels_last(weight: Tensor) -> Tensor:
+    """A convolution's weight as `task_layers` use it fastest, for many tasks and for one; others as they are."""
+    with torch.inference_mode(False):
+        return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
+
+
+def is_channels_last(weight: Tensor) -> bool:
+    """Whether this is a convolution's weight in that layout."""
+    return weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+
+
+def images_channels_last(x: Tensor) -> Tensor:
+    """Images `(N, C, h, w)` with the channels last, also in the strides of a single channel, which torch goes by."""
+    _, channels, height, width = x.shape
+    x = x.contiguous(memory_format=torch.channels_last)
+    return x.as_strided(x.shape, (height * width * channels, 1, width * channels, channels), x.storage_offset())
