@@ -19,7 +19,7 @@ from tasknorm.report.scores import extractor_alphas
 from tasknorm.results import Record
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
-SMOOTH = 50  # points of a training curve
+SMOOTH = 25  # points of a training curve
 WIDE = 8  # losses whose largest is more than so many times the smallest are drawn on a logarithmic scale
 MANY = 10  # more layers than this get a scale of colours in place of a legend
 
@@ -59,7 +59,7 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
 
 
 def _smooth(values: Sequence[float]) -> Any:
-    """Means over at most 50 windows of equal length; the last may be shorter."""
+    """Means over at most 25 windows of equal length; the last may be shorter."""
     size = -(-len(values) // SMOOTH)
     return np.array([np.mean(values[start : start + size]) for start in range(0, len(values), size)])
 
