@@ -9,7 +9,8 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import vmap
 
 from tasknorm import kernels
-from tasknorm.kernels import instance_moments, scale_shift, snapshot
+from tasknorm.kernels import instance_moments, scale_shift
+from tasknorm.tracing import snapshot
 
 SHAPES = [(3, 4, 5), (2, 3, 4, 5), (1, 2, 2, 2, 2), (4, 3, 1)]
 TABLES = [((3, 4), (3, 4), (4,)), ((1, 4), (1, 4), (4,)), ((3, 1), (3, 4), (1,)), ((4,), (4,), (3, 4))]

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from tasknorm.moments import Moments
+from tasknorm.tracing import apply
 
 _CHUNK = 1 << 18  # activations of which a centred copy stays in the cache
 
@@ -42,7 +43,7 @@ def instance_moments(a: Tensor) -> tuple[Tensor, Moments]:
     """
     if torch.compiler.is_compiling():
         return a, Moments(*_plain_moments(a))
-    a, mean, var = _call(_InstanceMoments, a)
+    a, mean, var = apply(_InstanceMoments, a)
     return a, Moments(mean, var)
 
 
@@ -63,44 +64,8 @@ def scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor
     """
     if torch.compiler.is_compiling():
         return _plain_scale_shift(a, mean, scale, shift)
-    result: Tensor = _call(_ScaleShift, a, mean, scale, shift)
+    result: Tensor = apply(_ScaleShift, a, mean, scale, shift)
     return result
-
-
-def snapshot(table: Tensor) -> Tensor:
-    """A detached copy of a buffer that the same pass will change.
-
-    Compiled, a plain copy would not do: torch's partitioner may drop it and read the buffer in the backward pass, after
-    the change, which makes gradients silently wrong (pytorch/pytorch#197039). It does not look into an operator that it
-    does not know.
-    """
-    copied: Tensor = _opaque_copy(table.detach()) if torch.compiler.is_compiling() else table.detach().clone()
-    return copied
-
-
-# By torch.library's lower level, whose operators cost less to call than those of custom_op.
-_LIBRARY = torch.library.Library("tasknorm", "DEF")
-_LIBRARY.define("snapshot(Tensor table) -> Tensor")
-_LIBRARY.impl("snapshot", torch.clone, "CompositeExplicitAutograd")
-_opaque_copy = torch.ops.tasknorm.snapshot
-torch.library.register_fake("tasknorm::snapshot", torch.empty_like, lib=_LIBRARY)
-torch.library.register_vmap(
-    "tasknorm::snapshot", lambda info, in_dims, table: (_opaque_copy(table), in_dims[0]), lib=_LIBRARY
-)
-
-
-def is_traced() -> bool:
-    """Whether the values of tensors cannot be looked at: in the compiler, in export, under function transforms."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def _call(function: Any, *arguments: Any) -> Any:
-    """`function.apply(*arguments)` without its inspection of signatures, which costs more than a small layer."""
-    if torch._C._are_functorch_transforms_active():
-        return function.apply(*arguments)
-    if not torch.is_grad_enabled():
-        return function.forward(*arguments)
-    return super(Function, function).apply(*arguments)
 
 
 class _InstanceMoments(Function):
@@ -133,7 +98,7 @@ class _InstanceMoments(Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int], a: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, int, int]]:
-        folded = _call(_InstanceMoments, _fold(a, in_dims[0], info.batch_size))
+        folded = apply(_InstanceMoments, _fold(a, in_dims[0], info.batch_size))
         return tuple(t.unflatten(0, (info.batch_size, -1)) for t in folded), (0, 0, 0)
 
 
@@ -161,7 +126,7 @@ class _ScaleShift(Function):
         grad_a = (grad * _over_space(scale, a)).to(a.dtype) if ctx.needs_input_grad[0] else None
         if not any(ctx.needs_input_grad[1:]):
             return grad_a, None, None, None
-        total, centred = _call(_RowSums, grad, a, mean, ctx.rows)
+        total, centred = apply(_RowSums, grad, a, mean, ctx.rows)
         return (
             grad_a,
             -(total * scale).sum_to_size(mean.shape) if ctx.needs_input_grad[1] else None,
@@ -173,7 +138,7 @@ class _ScaleShift(Function):
     def vmap(info: Any, in_dims: tuple[int | None, ...], a: Tensor, *tables: Tensor) -> tuple[Tensor, int]:
         a = _fold(a, in_dims[0], info.batch_size)
         folded = list(_fold_tables(a, info.batch_size, in_dims[1:], tables))
-        return _call(_ScaleShift, a, *folded).unflatten(0, (info.batch_size, -1)), 0
+        return apply(_ScaleShift, a, *folded).unflatten(0, (info.batch_size, -1)), 0
 
 
 class _RowSums(Function):
@@ -221,7 +186,7 @@ class _RowSums(Function):
         size = info.batch_size
         g, a = _fold(g, in_dims[0], size), _fold(a, in_dims[1], size)
         (mean,) = _fold_tables(a, size, in_dims[2:3], (mean,))
-        total, centred = (t.unflatten(0, (size, -1)) for t in _call(_RowSums, g, a, mean, len(a)))
+        total, centred = (t.unflatten(0, (size, -1)) for t in apply(_RowSums, g, a, mean, len(a)))
         if rows == 1:
             total, centred = total.sum(1, keepdim=True), centred.sum(1, keepdim=True)
         return (total, centred), (0, 0)

@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from tasknorm.nets.windows import Sides, Windows, apply, columns
+from tasknorm.nets.windows import Sides, Windows, columns
+from tasknorm.tracing import apply
 
 CHUNK = 1 << 20  # numbers in the columns that are made at a time
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from tasknorm.tracing import apply
+
 Sides = Sequence[int]
 
 
@@ -76,13 +78,6 @@ def columns(x: Tensor, windows: Windows) -> Tensor:
     """`windows.columns(x)` with derivatives of any order."""
     result: Tensor = apply(_Columns, x, windows)
     return result
-
-
-def apply(function: Any, *arguments: Any) -> Any:
-    """`function.apply(*arguments)`, in eager mode without its inspection of signatures."""
-    if torch.compiler.is_compiling():
-        return function.apply(*arguments)
-    return super(Function, function).apply(*arguments)
 
 
 class _Columns(Function):

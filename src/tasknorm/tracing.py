@@ -1,0 +1,45 @@
+"""Eager, compiled, exported or transformed: what has to be done differently, in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+
+def is_traced() -> bool:
+    """Whether the values of tensors cannot be looked at: in the compiler, in export, under function transforms."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def apply(function: Any, *arguments: Any) -> Any:
+    """`function.apply(*arguments)`, in eager mode without its inspection of signatures, slower than a small layer."""
+    if is_traced():
+        return function.apply(*arguments)
+    if not torch.is_grad_enabled():
+        return function.forward(*arguments)
+    return super(Function, function).apply(*arguments)
+
+
+def snapshot(table: Tensor) -> Tensor:
+    """A detached copy of a buffer that the same pass will change.
+
+    Compiled, a plain copy would not do: torch's partitioner may drop it and read the buffer in the backward pass, after
+    the change, which makes gradients silently wrong (pytorch/pytorch#197039). It does not look into an operator that it
+    does not know.
+    """
+    copied: Tensor = _opaque_copy(table.detach()) if torch.compiler.is_compiling() else table.detach().clone()
+    return copied
+
+
+# By torch.library's lower level, whose operators cost less to call than those of custom_op.
+_LIBRARY = torch.library.Library("tasknorm", "DEF")
+_LIBRARY.define("snapshot(Tensor table) -> Tensor")
+_LIBRARY.impl("snapshot", torch.clone, "CompositeExplicitAutograd")
+_opaque_copy = torch.ops.tasknorm.snapshot
+torch.library.register_fake("tasknorm::snapshot", torch.empty_like, lib=_LIBRARY)
+torch.library.register_vmap(
+    "tasknorm::snapshot", lambda info, in_dims, table: (_opaque_copy(table), in_dims[0]), lib=_LIBRARY
+)
