@@ -84,7 +84,7 @@ def _lines(text: str) -> list[str]:
     return [line for line in text.strip().splitlines() if "| RN is TaskNorm-I" not in line]
 
 
-@pytest.mark.parametrize("name", ["cnaps_meta_dataset", "protonets_meta_dataset", "maml_results"])
+@pytest.mark.parametrize("name", sorted(KINDS))
 def test_every_norm_of_a_table_was_trained_alike(name: str) -> None:
     lines = [line for line in entries(records(RESULTS / "paper"), name).values() if line]
     assert lines
