@@ -30,7 +30,9 @@ def row(record: Record, norm: str, targets: str = "all") -> float:
 def test_every_record_has_its_test_tasks_and_labels(record: Record) -> None:
     assert {each.tasks for each in record.accuracies()} == {record.settings.test_tasks}
     for each in record.accuracies():
-        assert each.label == ("transductive" if each.norm == "TBN" else "non-transductive")
+        label, _, unaudited = each.label.partition(" (not audited: ")
+        assert label == ("transductive" if each.norm == "TBN" else "non-transductive")
+        assert not unaudited or (record.settings.learner, each.norm) == ("maml", "CBN")  # its scores overflow
 
 
 def test_the_readme_has_the_accuracies_of_the_records() -> None:
