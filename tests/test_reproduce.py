@@ -137,7 +137,7 @@ def test_a_part_is_above_zero_and_at_most_one(tmp_path, part):
     assert not (tmp_path / "grid").exists()
 
 
-def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path):
+def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path, monkeypatch):
     for one in all_runs(EXPERIMENTS, "smoke", tmp_path):
         if isinstance(one.settings, Pretraining):
             pretrain(one.settings, tmp_path / one.name, say=lambda text: None)
@@ -152,3 +152,6 @@ def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path):
     assert "tasknorm reproduce transduction_issues: 3 runs, 0 finished\n" in verb("--list", "--out", tmp_path / "none")
     assert "all 3 runs are finished" in verb("transduction_issues", "--scale", "smoke", "--out", tmp_path)
     assert (tmp_path / "report" / "report.html").is_file()
+    monkeypatch.setattr("tasknorm.reproduce.without_data", lambda needed: {run.name: "moved" for run in needed})
+    # What is finished needs no data.
+    assert reproduce([experiment("transduction_issues")], "smoke", tmp_path, say=lambda text: None) == {}

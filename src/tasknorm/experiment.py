@@ -51,8 +51,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             raise SettingsError(
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {all_ranks.count} processes; start fewer"
             )
-        begun = all_ranks.same(last_iteration(folder / CHECKPOINTS) if all_ranks.first else None)
-        learner = learner_of(settings, pretrained=not begun).to(device)
+        learner = learner_of(settings).to(device)
         tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
         if settings.validate_every and not valid_tasks:
             raise DataError(

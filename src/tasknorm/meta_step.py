@@ -85,7 +85,7 @@ class _Running:
     def moved_by(self, count: int) -> Iterator[None]:
         """The passes inside begin with the moments of before; what they leave counts as that of `count` tasks."""
         for buffer, value in zip(self.buffers, self.before, strict=True):
-            write_mean(buffer, value)
+            buffer.copy_(value)
         yield
         for total, buffer in zip(self.sums, self.buffers, strict=True):
             total += buffer.to(total.dtype) * (count / self.tasks)

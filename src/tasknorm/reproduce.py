@@ -42,7 +42,8 @@ def reproduce(
         Why runs failed, by name.
     """
     runs = _parts(experiments, scale, folder, part)
-    lacking = without_data(runs) if engine == "local" else {}  # other machines may have theirs
+    unfinished = [run for run in runs if not run.finished(folder)]
+    lacking = without_data(unfinished) if engine == "local" else {}  # other machines may have theirs
     there = [run for run in runs if run.name not in lacking]
     failed = run_grid(there, folder, engine, processes, threads, say) if there else {}
     for name, why in failed.items():
