@@ -11,10 +11,10 @@ from tasknorm import NORMS, context, joint, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
 from tasknorm.episode import Episode
 from tasknorm.evaluate import evaluate
-from tasknorm.learners import Outcome, Predictor
+from tasknorm.learners import Learner, Outcome, Predictor
 
 
-class Ridge(nn.Module):
+class Ridge(Learner):
     """The linear classifier that fits the context best, by regression to one-hot labels: W = X'(XX' + I)^-1 Y."""
 
     def __init__(self, net: nn.Module) -> None:

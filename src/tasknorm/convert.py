@@ -38,7 +38,8 @@ def convert(
 
     Args:
         model: any module; may itself be a norm.
-        norm: a label of `NORMS`, one of its classes, or any callable that makes a norm from `num_features`.
+        norm: a label of `NORMS`, one of its classes, or any callable that takes `num_features`, `eps`, `momentum`
+            and `affine` and makes a norm.
         where: which norms, by module name: a function of the name, or a pattern such as `"layer4.*"`. All by default.
         inplace: change `model` itself rather than a copy. Its parameters stay the same objects, so an optimizer that
             holds them goes on working; new ones (those of alpha) have to be added to it.
@@ -112,12 +113,12 @@ def _check_channels_known(model: nn.Module) -> None:
 
 
 def _converted(old: _BatchNorm | Norm, make: Callable[..., Norm], options: dict[str, Any]) -> Norm:
-    settings = {"eps": old.eps, "affine": _affine(old)} | options
+    settings = {"eps": old.eps, "momentum": old.momentum, "affine": _affine(old)} | options
     new = make(old.num_features, **settings)
     like = next((tensor for tensor in (*old.parameters(), *old.buffers()) if tensor.is_floating_point()), None)
     if like is not None:
         new.to(device=like.device, dtype=like.dtype)
-    _carry(old, new, "momentum" in options)
+    _carry(old, new)
     return new.train(old.training)
 
 
@@ -126,7 +127,7 @@ def _affine(old: _BatchNorm | Norm) -> bool | str:
 
 
 @torch.no_grad()
-def _carry(old: _BatchNorm | Norm, new: Norm, own_momentum: bool) -> None:
+def _carry(old: _BatchNorm | Norm, new: Norm) -> None:
     """Move what was trained from one norm to the other."""
     names = ["weight", "bias"]
     if isinstance(old, TaskNorm) and isinstance(new, TaskNorm) and old.alpha_form == new.alpha_form:
@@ -138,8 +139,6 @@ def _carry(old: _BatchNorm | Norm, new: Norm, own_momentum: bool) -> None:
         value: Tensor | None = getattr(old, name)
         if value is not None:
             getattr(new, name).copy_(value)
-    if not own_momentum:
-        new.momentum = old.momentum
 
 
 def _short(module: _BatchNorm | Norm) -> str:

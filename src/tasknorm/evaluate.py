@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from tasknorm.audit import audit
 from tasknorm.episode import TARGETS, Episode, Targets
+from tasknorm.learners import MAML, Learner
 from tasknorm.norms import Norm
 from tasknorm.ranks import Ranks
 from tasknorm.target_logits import target_logits
@@ -65,7 +65,7 @@ class Evaluation:
 
 
 def evaluate(
-    learner: Any,
+    learner: Learner,
     episode: Callable[[int], Episode],
     tasks: int = 600,
     targets: Targets = "all",
@@ -93,7 +93,7 @@ def evaluate(
     seconds = (time.monotonic() - began) / tasks
     label = label or transduction_label(learner, episode(0))
     steps = tuple(mean_interval(column) for column in table.T)
-    if not hasattr(learner, "steps"):
+    if not isinstance(learner, MAML):
         return Evaluation(steps[0], tasks, targets, label, seconds)
     if step is None:
         step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
@@ -104,7 +104,7 @@ def evaluate(
 
 @torch.no_grad()
 def accuracies(
-    learner: Any,
+    learner: Learner,
     episode: Callable[[int], Episode],
     tasks: int,
     targets: Targets = "all",
@@ -119,7 +119,7 @@ def accuracies(
         raise ValueError(f"tasks must be at least 1 and targets one of {', '.join(TARGETS)}, got {tasks}, {targets!r}")
     ranks = ranks or Ranks()
     share = ranks.share(tasks)
-    table = torch.zeros(tasks, learner.test_steps if hasattr(learner, "steps") else 1, dtype=torch.float64)
+    table = torch.zeros(tasks, learner.test_steps if isinstance(learner, MAML) else 1, dtype=torch.float64)
     device = next(learner.parameters()).device
     was_training = learner.training
     learner.eval()
@@ -160,7 +160,7 @@ def mean_interval(accuracies: Tensor) -> Mean:
     return Mean(float(accuracies.mean()), float(interval))
 
 
-def transduction_label(learner: Any, episode: Episode) -> str:
+def transduction_label(learner: Learner, episode: Episode) -> str:
     """What the learner's norms say of themselves, checked with an audit of one episode.
 
     Raises:

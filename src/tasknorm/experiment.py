@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from tasknorm.checkpoint import last_iteration
 from tasknorm.config import SettingsError, read_config
@@ -21,6 +20,7 @@ from tasknorm.devices import chosen_device
 from tasknorm.episode import Episode
 from tasknorm.evaluate import accuracies
 from tasknorm.from_settings import as_norm, learner_of, task_of
+from tasknorm.learners import Learner
 from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
 from tasknorm.results import CONFIG, RESULT, read_record, result_text
@@ -81,7 +81,7 @@ def is_finished(folder: Path, iterations: int) -> bool:
 
 
 def validation(
-    learner: nn.Module, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], all_ranks: Ranks
+    learner: Learner, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], all_ranks: Ranks
 ) -> dict[str, dict[str, float]]:
     """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
     found: dict[str, dict[str, float]] = {}

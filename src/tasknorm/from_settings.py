@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tasknorm.data.episodes import Images
 from tasknorm.data.places import data_folder
 from tasknorm.data.source import chosen_split, images_by_class
 from tasknorm.episode import Episode
-from tasknorm.learners import LEARNERS
+from tasknorm.learners import LEARNERS, Learner
 from tasknorm.nets import NETS
 from tasknorm.norms import NORMS
 from tasknorm.pretrain import SCALES, load_pretrained
@@ -40,7 +40,7 @@ from tasknorm.settings import ONLY, Settings
 LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
 
 
-def learner_of(settings: Settings, *, pretrained: bool = True) -> nn.Module:
+def learner_of(settings: Settings, *, pretrained: bool = True) -> Learner:
     """A learner with the run's initial weights; not the pretrained ones where others will take their place."""
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
@@ -71,19 +71,14 @@ def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
     kind = NORMS[settings.trained_norm]
     options: dict[str, Any] = {
         "eps": settings.eps,
+        "momentum": settings.momentum,
         "affine": {"all": True, "none": False}.get(settings.affine, "offset"),
     }
     if settings.alpha is not None:
         options |= {"alpha": settings.alpha}
     if settings.schedule is not None:
         options |= {"schedule": settings.schedule}
-
-    def norm(channels: int) -> nn.Module:
-        made = kind(channels, **options)
-        made.momentum = settings.momentum
-        return made
-
-    return norm
+    return partial(kind, **options)
 
 
 def task_of(
@@ -157,7 +152,7 @@ def _opened(source: str, root: Path) -> Source:
     return opened(source, root)
 
 
-def as_norm(learner: nn.Module, norm: str, settings: Settings) -> nn.Module:
+def as_norm(learner: Learner, norm: str, settings: Settings) -> Learner:
     """The learner with its weights under a norm that shares its training; itself if the norm is its own."""
     if norm == settings.trained_norm:
         return learner

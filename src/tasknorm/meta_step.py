@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from tasknorm.episode import Episode
 from tasknorm.evaluate import accuracy
+from tasknorm.learners import Learner
 from tasknorm.norms import Norm
 from tasknorm.norms.running import RUNNING, precise, write_mean
 from tasknorm.ranks import Ranks
@@ -35,7 +36,13 @@ class Step(NamedTuple):
 
 
 def meta_step(
-    learner: Any, episodes: Sequence[Episode], settings: Settings, ranks: Ranks, *, first: int = 0, stop: bool = False
+    learner: Learner,
+    episodes: Sequence[Episode],
+    settings: Settings,
+    ranks: Ranks,
+    *,
+    first: int = 0,
+    stop: bool = False,
 ) -> Step:
     """Leave the meta-batch's gradient in the parameters, and move the running moments once.
 
@@ -105,7 +112,7 @@ def _device(learner: nn.Module) -> str:
     return next(learner.parameters()).device.type
 
 
-def _check_losses(learner: Any, losses: Tensor, episodes: Sequence[Episode], first: int) -> None:
+def _check_losses(learner: Learner, losses: Tensor, episodes: Sequence[Episode], first: int) -> None:
     for task, loss in enumerate(losses.tolist()):
         if not math.isfinite(loss):
             layer = first_bad_layer(learner, episodes[task])
@@ -118,7 +125,7 @@ def _check_gradients(gradients: Mapping[str, Tensor], first: int) -> None:
         raise DivergedError(f"the gradient of {bad[0]} is not finite in the meta-batch of task {first}")
 
 
-def first_bad_layer(learner: Any, episode: Episode) -> str:
+def first_bad_layer(learner: Learner, episode: Episode) -> str:
     """Where numbers stop being finite in this episode, in words."""
     if not (episode.context_x.isfinite().all() and episode.target_x.isfinite().all()):
         return "and its images are not finite either"

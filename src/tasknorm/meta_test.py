@@ -8,13 +8,13 @@ from statistics import mean
 from typing import Any
 
 import torch
-from torch import nn
 
 from tasknorm.config import SettingsError, read_config
 from tasknorm.devices import chosen_device
 from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.evaluate import accuracies, evaluate, transduction_label
 from tasknorm.from_settings import as_norm, learner_of, task_of, validated_sources
+from tasknorm.learners import MAML, Learner
 from tasknorm.norms import TaskNorm
 from tasknorm.ranks import Ranks, ranks
 from tasknorm.results import CONFIG, Accuracy
@@ -95,7 +95,7 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     return [Accuracy.of_row(row) for row in found["accuracies"]]
 
 
-def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = None) -> nn.Module:
+def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = None) -> Learner:
     """A trained learner, under a norm that shares its training; the first process reads its weights."""
     if norm not in settings.tested_norms:
         raise SettingsError(
@@ -114,12 +114,12 @@ def validation_tasks(settings: Settings) -> dict[str, Callable[[int], Episode]]:
     return {source: task_of(settings, "valid", sources=[source]) for source in validated_sources(settings)}
 
 
-def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None = None) -> int | None:
+def chosen_step(learner: Learner, settings: Settings, all_ranks: Ranks | None = None) -> int | None:
     """MAML's inner step with the best accuracy on the validation tasks; None for learners without steps.
 
     Where no source has validation tasks it is the last step.
     """
-    if not hasattr(learner, "steps"):
+    if not isinstance(learner, MAML):
         return None
     tables = [
         accuracies(learner, tasks, settings.validation_tasks, ranks=all_ranks)
@@ -128,7 +128,7 @@ def chosen_step(learner: nn.Module, settings: Settings, all_ranks: Ranks | None 
     return 1 + int(torch.cat(tables).mean(0).argmax()) if tables else settings.test_steps
 
 
-def alphas_of(learner: nn.Module) -> list[dict[str, Any]]:
+def alphas_of(learner: Learner) -> list[dict[str, Any]]:
     """SCALE and OFFSET of each TaskNorm layer (section 4.2): numbers, or a number for each channel."""
     return [
         {

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from tasknorm.episode import Episode, Targets
+from tasknorm.learners import MAML, Learner
 from tasknorm.phase import target
 
 
-def target_logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
+def target_logits(learner: Learner, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
     """Logits of some tasks at meta-test.
 
     Args:
@@ -32,15 +32,15 @@ def target_logits(learner: Any, episodes: Sequence[Episode], targets: Targets) -
     return [scores[:, torch.cat(parts).argsort()] for scores, parts in zip(logits, divided, strict=True)]
 
 
-def _together(learner: Any, episodes: Sequence[Episode]) -> list[Tensor]:
-    if hasattr(learner, "steps"):
+def _together(learner: Learner, episodes: Sequence[Episode]) -> list[Tensor]:
+    if isinstance(learner, MAML):
         return list(learner.steps(episodes))
     return [logits[None] for logits in learner.learn(episodes).logits]
 
 
-def _apart(learner: Any, episodes: Sequence[Episode], sizes: Sequence[list[int]]) -> list[Tensor]:
+def _apart(learner: Learner, episodes: Sequence[Episode], sizes: Sequence[list[int]]) -> list[Tensor]:
     """Logits `(steps, target, way)` of each task, whose targets come in sets of these sizes, one after the other."""
-    if hasattr(learner, "steps"):
+    if isinstance(learner, MAML):
         # Tasks divided alike pass together, as many as with all targets at once, so that each adapts to the same bits.
         if all(each == sizes[0] for each in sizes):
             return list(learner.steps(episodes, sizes=sizes[0]))

@@ -17,6 +17,7 @@ from torch import nn
 from tasknorm.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.data.parallel import in_order
 from tasknorm.episode import Episode
+from tasknorm.learners import Learner
 from tasknorm.meta_step import DivergedError, meta_step
 from tasknorm.ranks import LostRankError, Ranks
 from tasknorm.settings import Settings
@@ -25,7 +26,7 @@ from tasknorm.weights import label, weights_of, write_weights
 
 CHECKPOINTS = "checkpoints"
 Accuracies = dict[str, float]  # by source
-Validate = Callable[[nn.Module], dict[str, Accuracies]]  # by norm
+Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
 
 
 class StoppedError(RuntimeError):
@@ -37,7 +38,7 @@ class StoppedError(RuntimeError):
 
 
 def train(
-    learner: nn.Module,
+    learner: Learner,
     settings: Settings,
     episode: Callable[[int], Episode],
     validate: Validate,
@@ -150,7 +151,7 @@ def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies]) -> dic
 
 
 def _resume(
-    learner: nn.Module, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], ranks: Ranks
+    learner: Learner, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], ranks: Ranks
 ) -> tuple[int, dict[str, Accuracies]]:
     """Load the newest checkpoint: the iterations done, and the best validation accuracies, by norm."""
     say = partial(print, file=sys.stderr)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tasknorm.episode import Episode
-from tasknorm.learners.learner import Outcome, outcome
+from tasknorm.learners.learner import Learner, Outcome, outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
@@ -21,7 +21,7 @@ from tasknorm.phase import context, contexts, joint
 BY_RUNNING_MOMENTS = (CBN, BRN, Baseline)
 
 
-class CNAPs(nn.Module):
+class CNAPs(Learner):
     """A frozen feature extractor whose FiLM layers and linear classifier are generated from the context.
 
         z      = mean over the context of set_encoder(x)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tasknorm.episode import Episode
 from tasknorm.learners.predictor import Predictor
@@ -25,17 +25,20 @@ class Outcome(NamedTuple):
     logits: list[Tensor]
 
 
-class Learner(Protocol):
-    """A few-shot learner: in `train()` it meta-trains, in `eval()` it meta-tests."""
+class Learner(nn.Module):
+    """A few-shot learner: in `train()` it meta-trains, in `eval()` it meta-tests. Subclasses have these methods."""
 
-    def __call__(self, episode: Episode) -> Tensor:
+    def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets, `(target, way)`."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it predicts of an episode")
 
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context, for targets that come later, as at meta-test."""
+        raise NotImplementedError(f"{type(self).__name__} must say how it adapts to a context")
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch; equal-shaped neighbours pass through the net together."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it learns from a meta-batch")
 
 
 def outcome(

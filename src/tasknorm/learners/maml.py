@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from tasknorm.episode import Episode
-from tasknorm.learners.learner import Outcome
+from tasknorm.learners.learner import Learner, Outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
 from tasknorm.nets.layout import images_channels_last, is_channels_last, weight_channels_last
@@ -28,7 +28,7 @@ from tasknorm.phase import context, contexts, joint
 State = dict[str, Tensor]  # tensors of the net by name
 
 
-class MAML(nn.Module):
+class MAML(Learner):
     """Gradient descent on the context from initial weights that are learned.
 
         inner loss = 1/K sum over the context of the cross-entropy        (K context examples a class)

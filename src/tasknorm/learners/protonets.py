@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from tasknorm.episode import Episode
-from tasknorm.learners.learner import Outcome, outcome
+from tasknorm.learners.learner import Learner, Outcome, outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
 from tasknorm.phase import context, joint
 
 
-class ProtoNets(nn.Module):
+class ProtoNets(Learner):
     """Each class is the mean c of its context features; a target's logit is minus its squared distance from c.
 
         -||f - c||^2 = 2 c . f - ||c||^2 - ||f||^2

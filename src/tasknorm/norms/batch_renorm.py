@@ -36,7 +36,6 @@ class BRN(Norm):
 
     Args:
         num_features: channels C.
-        momentum: how far each update moves the running moments; None averages all that came.
         r_max, d_max: the bounds at the end of the schedule.
         schedule: updates until then, two for each meta-training pass; make it the length of your run if that is
             shorter. The bounds begin to grow after an eighth of it. 0 applies them from the first update.
@@ -51,7 +50,6 @@ class BRN(Norm):
         self,
         num_features: int,
         *,
-        momentum: float | None = 0.1,
         r_max: float = 3.0,
         d_max: float = 5.0,
         schedule: int = 40_000,
@@ -63,7 +61,6 @@ class BRN(Norm):
                 f"BRN needs r_max >= 1, d_max >= 0 and schedule >= 0, got r_max={r_max}, d_max={d_max}, "
                 f"schedule={schedule}"
             )
-        self.momentum = momentum
         self.r_max, self.d_max, self.schedule = r_max, d_max, schedule
 
     def moments(self, a: Activations) -> Moments:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tasknorm.norms.norm import Activations, Moments, Norm
 
 
@@ -25,17 +23,12 @@ class CBN(Norm):
 
     Args:
         num_features: channels C.
-        momentum: how far each update moves the running moments; None averages all that came.
         **options: as for `Norm`.
     """
 
     label = "CBN"
     transductive = False
     needs_context = False
-
-    def __init__(self, num_features: int, *, momentum: float | None = 0.1, **options: Any) -> None:
-        super().__init__(num_features, **options)
-        self.momentum = momentum
 
     def moments(self, a: Activations) -> Moments:
         if not self.training:

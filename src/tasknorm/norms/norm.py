@@ -26,6 +26,7 @@ class Norm(nn.Module):
     Args:
         num_features: channels C of the input, which is `(N, C, *space)` with any number of axes of space.
         eps: added to the variance.
+        momentum: how far each update moves the running moments; None averages all that came.
         affine: learn gamma and beta (True), beta alone (`"offset"`), or neither (False).
         unbiased: divide variances by count - 1. Differs from the paper, whose variances are biased, and agrees with
             its authors' released layer.
@@ -45,7 +46,6 @@ class Norm(nn.Module):
     context_var: Tensor
     context_size: Tensor
 
-    momentum: float | None = 0.1
     phase: Phase | None = None
 
     def __init__(
@@ -53,6 +53,7 @@ class Norm(nn.Module):
         num_features: int,
         *,
         eps: float = 1e-5,
+        momentum: float | None = 0.1,
         affine: Affine = True,
         unbiased: bool = False,
         device: torch.device | str | None = None,
@@ -65,6 +66,7 @@ class Norm(nn.Module):
             raise ValueError(f'affine must be True, False or "offset", got {affine!r}')
         self.num_features = num_features
         self.eps = eps
+        self.momentum = momentum
         self.affine = affine
         self.unbiased = unbiased
         zeros = torch.zeros(num_features, device=device, dtype=dtype)

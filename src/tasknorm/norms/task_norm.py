@@ -141,15 +141,10 @@ class TaskNormR(TaskNorm):
 
     Args:
         num_features: channels C.
-        momentum: how far each update moves the running moments; None averages all that came.
         **options: as for `TaskNorm`.
     """
 
     label = "TaskNorm-r"
-
-    def __init__(self, num_features: int, *, momentum: float | None = 0.1, **options: Any) -> None:
-        super().__init__(num_features, **options)
-        self.momentum = momentum
 
     def secondary(self, a: Activations) -> Moments:
         return Moments(*(table.to(a.dtype) for table in self.running_before))
