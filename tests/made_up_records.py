@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from tasknorm.report.lookup import DATA_SETS
 from tasknorm.report.places import KINDS, Column
 from tasknorm.report.published import published
-from tasknorm.report.scores import DATA_SETS
 from tasknorm.results import Record
 from tasknorm.settings import SHARED, Settings
 

@@ -13,6 +13,7 @@ from torch import nn
 from tasknorm.config import SettingsError
 from tasknorm.convert import convert
 from tasknorm.data import (
+    SCALINGS,
     Cached,
     DataError,
     Direct,
@@ -33,7 +34,7 @@ from tasknorm.episode import Episode
 from tasknorm.learners import LEARNERS, Learner
 from tasknorm.nets import NETS
 from tasknorm.norms import NORMS
-from tasknorm.pretrain import SCALES, load_pretrained
+from tasknorm.pretrain import load_pretrained
 from tasknorm.recompute import recompute
 from tasknorm.settings import ONLY, Settings
 
@@ -104,7 +105,7 @@ def task_of(
     samplers = [sampler_of(settings, each.spec, split, way) for each in images]
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
     episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
-    return lambda number: scaled(episodes[number], SCALES[settings.scale])
+    return lambda number: scaled(episodes[number], SCALINGS[settings.scale])
 
 
 def images_of(source: Source, size: int, channels: int) -> Images:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from tasknorm.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.config import SettingsError, in_words, read_config
-from tasknorm.data import Cached, opened, signed, standard, unit
+from tasknorm.data import SCALINGS, Cached, opened
 from tasknorm.data.atomic import write_atomically
 from tasknorm.data.source import chosen_split
 from tasknorm.devices import chosen_device
@@ -30,7 +30,6 @@ from tasknorm.nets import NETS
 from tasknorm.norms import CBN
 from tasknorm.weights import WeightsError, label, read_weights, weights_of, write_weights
 
-SCALES = {"unit": unit, "signed": signed, "standard": standard}
 CONFIG, EXTRACTOR, RECORD, CHECKPOINTS = "config.json", "extractor.safetensors", "pretraining.json", "checkpoints"
 MACHINE = ("epochs", "device")  # may differ when a pretraining goes on
 ABOUT = label("pretraining", "CBN")
@@ -167,7 +166,7 @@ def _batches(settings: Pretraining, images: Cached, epoch: int) -> Iterator[tupl
         rows = chosen.numpy()
         pixels = torch.from_numpy(images.batch(np.array(split.classes)[labels[rows]], numbers[rows]))
         yield (
-            SCALES[settings.scale](augmented(pixels, settings.crop, settings.flip, random)),
+            SCALINGS[settings.scale](augmented(pixels, settings.crop, settings.flip, random)),
             torch.from_numpy(labels[rows]),
         )
 

@@ -4,7 +4,7 @@ from tasknorm.data.cache import Cached
 from tasknorm.data.dataset_spec import read_spec, write_spec
 from tasknorm.data.direct import Direct
 from tasknorm.data.draw import Draw, statistics
-from tasknorm.data.episodes import Episodes, scaled, signed, standard, unit
+from tasknorm.data.episodes import SCALINGS, Episodes, scaled, signed, standard, unit
 from tasknorm.data.errors import DataError
 from tasknorm.data.folder import Folder
 from tasknorm.data.glyphs import Glyphs
@@ -15,6 +15,7 @@ from tasknorm.data.source import Source
 from tasknorm.data.spec import Spec, Split
 
 __all__ = [
+    "SCALINGS",
     "SOURCES",
     "Cached",
     "DataError",

@@ -133,6 +133,9 @@ def standard(x: Tensor) -> Tensor:
     return (unit(x) - mean) / std
 
 
+SCALINGS = {"unit": unit, "signed": signed, "standard": standard}
+
+
 def scaled(episode: Episode, scale: Callable[[Tensor], Tensor] = unit) -> Episode:
     """The same episode, its images scaled for a net."""
     return Episode(scale(episode.context_x), episode.context_y, scale(episode.target_x), episode.target_y)

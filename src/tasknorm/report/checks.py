@@ -16,10 +16,10 @@ import torch
 from tasknorm.norms import NORMS, RN, TaskNormI
 from tasknorm.phase import context, target
 from tasknorm.report.average_rank import average_ranks
+from tasknorm.report.lookup import extractor_alphas, trainings
 from tasknorm.report.places import KINDS, PRINTED, Column, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.score import Score, differ
-from tasknorm.report.scores import extractor_alphas, trainings
 from tasknorm.report.speed import mean_training_accuracies
 from tasknorm.results import Record
 from tasknorm.settings import SHARED

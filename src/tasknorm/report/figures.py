@@ -14,8 +14,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
+from tasknorm.report.lookup import extractor_alphas
 from tasknorm.report.score import Score
-from tasknorm.report.scores import extractor_alphas
 from tasknorm.results import Record
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on

@@ -16,10 +16,10 @@ from tasknorm.report.figures import (
     scale_offset_lines,
     training_curves,
 )
+from tasknorm.report.lookup import DATA_SETS, Entry, extractor_alphas, trained_tasks, trainings
 from tasknorm.report.places import KINDS, PRINTED, Kind
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.report.scores import DATA_SETS, Entry, extractor_alphas, trained_tasks, trainings
 from tasknorm.results import Record
 
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.

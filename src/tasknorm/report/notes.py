@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tasknorm.norms import NORMS
 from tasknorm.protocols import TASKS, protocol
+from tasknorm.report.lookup import DATA_SETS, Entry, trained_tasks
 from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
-from tasknorm.report.scores import DATA_SETS, Entry, trained_tasks
 from tasknorm.settings import Settings
 
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")

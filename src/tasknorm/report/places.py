@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tasknorm.norms import NORMS
+from tasknorm.report.lookup import Entry, entry, index, row_query
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.report.scores import Entry, entry, index, row_query
 from tasknorm.results import Record
 
 Entries = dict[str, dict[str, Entry]]  # by row, then by column

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tasknorm.estimates import in_hours
 from tasknorm.report import page, render
 from tasknorm.report.claims import claims_table, findings
 from tasknorm.report.drawing import saved
 from tasknorm.report.gallery import FIGURES, gallery
+from tasknorm.report.lookup import trained_tasks
 from tasknorm.report.page import Fact, Report, Section
 from tasknorm.report.places import KINDS, PRINTED, entries
 from tasknorm.report.render import Table, line
-from tasknorm.report.scores import trained_tasks
 from tasknorm.report.tables import paper_table
 from tasknorm.results import Record
 
@@ -67,7 +68,7 @@ def runs_table(records: Sequence[Record]) -> Table:
                     "variable" if variable else f"{s.way}-way {s.shot}-shot",
                     f"{s.iterations:,}",
                     f"{trained_tasks(record):,}",
-                    duration(result["seconds"]),
+                    in_hours(result["seconds"]),
                     f"{1000 * result['seconds_per_iteration']:.0f}",
                 ]
             )
@@ -87,21 +88,10 @@ def runs_table(records: Sequence[Record]) -> Table:
     return Table("runs", f"The {len(records)} runs", headings, tuple(lines), words=6)
 
 
-def duration(seconds: float) -> str:
-    """Seconds in the unit that suits them.
-
-    >>> duration(42), duration(600), duration(9000)
-    ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def _facts(records: Sequence[Record], verdicts: Sequence[str]) -> list[Fact]:
     return [
         Fact(str(len(records)), "runs"),
-        Fact(duration(sum(record.result["seconds"] for record in records)), "of training"),
+        Fact(in_hours(sum(record.result["seconds"] for record in records)), "of training"),
         Fact(str(verdicts.count("holds")), "claims hold"),
         Fact(str(verdicts.count("does not hold")), "claims do not hold"),
         Fact(str(verdicts.count("not tested")), "claims not tested"),
