@@ -73,6 +73,9 @@ def test_the_papers_settings_are_the_protocols():
     assert found["maml-omniglot-20-1-IN"].inner_steps == 5
     assert found["cnaps-meta_dataset-IN"].iterations == 200_000 // 16
     assert len(found["cnaps-meta_dataset-IN"].tested_sources) == 13
+    for learner in ("cnaps", "protonets"):
+        trained = set(found[f"{learner}-meta_dataset-IN"].sources)
+        assert set(found[f"{learner}-meta_dataset-IN"].validation_sources.split(",")) == trained | {"mscoco"}
     assert found["pretrain-ilsvrc_2012-resnet18"] == Pretraining(source="ilsvrc_2012")
 
 

@@ -104,6 +104,16 @@ def test_sources_without_valid_classes_are_not_validated(tmp_path, pets):
     assert not (tmp_path / "run").exists()
 
 
+def test_validation_may_have_sources_of_its_own(tmp_path, pets, only_test):
+    named = mixed(pets, source="glyphs", validation_sources=["glyphs", f"folder:{pets}"])
+    assert validated_sources(named) == ("glyphs", f"folder:{pets}")
+    assert task_of(named, "train")(0).context_x.shape[1] == 3  # a net for both
+    run(named, tmp_path)
+    assert set(read_record(tmp_path).result["validation"]["sources"]["TaskNorm-I"]) == {"glyphs", f"folder:{pets}"}
+    with pytest.raises(DataError, match="leave it out of validation_sources"):
+        validated_sources(mixed(pets, validation_sources=str(only_test)))
+
+
 def test_several_ways_with_one_net(tmp_path):
     (row, other) = run(tiny(test_ways="5,12", validate_every=0, iterations=2), tmp_path)["accuracies"]
     assert (row["way"], other["way"]) == (5, 12)

@@ -134,13 +134,24 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
 
 
 def validated_sources(settings: Settings) -> tuple[str, ...]:
-    """The training sources that have classes to validate on."""
-    return tuple(source for source in settings.sources if opened_once(source).spec.splits["valid"].classes)
+    """The sources to validate on: those that were named, or the training sources that have classes for it.
+
+    Raises:
+        DataError: if one that was named has none.
+    """
+    named = settings.validation_sources.split(",") if settings.validation_sources else []
+    without = [source for source in named or settings.sources if not opened_once(source).spec.splits["valid"].classes]
+    if named and without:
+        raise DataError(
+            f"validation needs a source with valid classes, got {without[0]}; leave it out of validation_sources, or "
+            "name some in its splits file"
+        )
+    return tuple(source for source in named or settings.sources if source not in without)
 
 
 def channels_of(settings: Settings) -> int:
     """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised."""
-    return max(opened_once(source).channels for source in (*settings.sources, *settings.tested_sources))
+    return max(opened_once(source).channels for source in settings.all_sources)
 
 
 def opened_once(source: str) -> Source:

@@ -110,7 +110,7 @@ def loaded(settings: Settings, path: Path, norm: str, all_ranks: Ranks | None = 
 
 
 def validation_tasks(settings: Settings) -> dict[str, Callable[[int], Episode]]:
-    """Validation tasks of each training source that has classes for them."""
+    """Validation tasks of each source that is validated on."""
     return {source: task_of(settings, "valid", sources=[source]) for source in validated_sources(settings)}
 
 

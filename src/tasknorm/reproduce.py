@@ -80,7 +80,7 @@ def without_data(runs: Sequence[GridRun]) -> dict[str, str]:
     found: dict[str, str] = {}
     for run in runs:
         s = run.settings
-        for source in (s.source,) if isinstance(s, Pretraining) else (*s.sources, *s.tested_sources):
+        for source in (s.source,) if isinstance(s, Pretraining) else s.all_sources:
             try:
                 opened_once(source)
             except DataError as error:

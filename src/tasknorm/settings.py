@@ -82,6 +82,9 @@ class Settings(BaseModel):
 
     # Validation, test, records
     validate_every: int = Field(500, ge=0, description="Iterations between validations; 0 for none.")
+    validation_sources: Names | None = about(
+        "Where validation tasks come from, by commas; training's with valid classes if left out."
+    )
     validation_tasks: int = Field(100, ge=1, description="Tasks of each validation and source, always the same.")
     test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end, for each source; 0 for none.")
     test_sources: Names | None = about("Where test tasks come from, by commas; as in training if left out.")
@@ -136,6 +139,12 @@ class Settings(BaseModel):
         return tuple((self.test_sources or self.source).split(","))
 
     @property
+    def all_sources(self) -> tuple[str, ...]:
+        """Where tasks of any split come from."""
+        named = ",".join(filter(None, (self.source, self.validation_sources, self.test_sources)))
+        return tuple(dict.fromkeys(named.split(",")))
+
+    @property
     def tested_ways(self) -> tuple[int | None, ...]:
         """Classes of test tasks; None if they vary."""
         if self.sampling == "variable":
@@ -171,7 +180,7 @@ class Settings(BaseModel):
             raise ValueError(f"must be one of {', '.join(choices)}")
         return value
 
-    @field_validator("source", "test_sources", "test_ways", "test_targets")
+    @field_validator("source", "validation_sources", "test_sources", "test_ways", "test_targets")
     @classmethod
     def _listed(cls, value: str | None, info: Any) -> str | None:
         parts = [] if value is None else value.split(",")
