@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import vmap
 
-from tasknorm import kernels
+from tasknorm import passes
 from tasknorm.kernels import instance_moments, scale_shift
 from tasknorm.tracing import snapshot
 
@@ -113,7 +113,7 @@ def test_precise_far_from_zero(offset: float) -> None:
 def test_large_activations_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     a = torch.randn(7, 3, 4, 4, dtype=torch.float64)
     whole = moments_only(a)
-    monkeypatch.setattr(kernels, "_CHUNK", 50)
+    monkeypatch.setattr(passes, "_CHUNK", 50)
     torch.testing.assert_close(moments_only(a), whole, rtol=0, atol=0)
 
 

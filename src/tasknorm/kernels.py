@@ -8,8 +8,8 @@ from the instance moments. So only these two functions touch the activation; all
     d scale_shift / d(a, ...) = g scale  and  row_sums(g, a, mu)
     d instance_moments / d a  = scale_shift(a, mu, 2 dvar / P, dmean / P)    with P the number of pixels
 
-In eager mode these are autograd functions over torch's native batch norm kernels; under `torch.compile` and
-`torch.export` they are plain operations, which the compiler fuses.
+In eager mode these are autograd functions over `tasknorm.passes`; under `torch.compile` and `torch.export` they are
+plain operations, which the compiler fuses.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from tasknorm import passes
 from tasknorm.moments import Moments
+from tasknorm.passes import over_space
 from tasknorm.tracing import apply
-
-_CHUNK = 1 << 18  # activations of which a centred copy stays in the cache
 
 
 def instance_moments(a: Tensor) -> tuple[Tensor, Moments]:
@@ -42,7 +42,7 @@ def instance_moments(a: Tensor) -> tuple[Tensor, Moments]:
     (tensor([[1.5000, 5.5000]]), tensor([[1.2500, 1.2500]]))
     """
     if torch.compiler.is_compiling():
-        return a, Moments(*_plain_moments(a))
+        return a, Moments(*passes.plain_moments(a))
     a, mean, var = apply(_InstanceMoments, a)
     return a, Moments(mean, var)
 
@@ -63,7 +63,7 @@ def scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor
             [[7., 7., 7.]]])
     """
     if torch.compiler.is_compiling():
-        return _plain_scale_shift(a, mean, scale, shift)
+        return passes.plain_scale_shift(a, mean, scale, shift)
     result: Tensor = apply(_ScaleShift, a, mean, scale, shift)
     return result
 
@@ -71,8 +71,7 @@ def scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor
 class _InstanceMoments(Function):
     @staticmethod
     def forward(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        moments = _native_moments if _is_native(a) else _last_moments if _is_channels_last(a) else _plain_moments
-        mean, var = moments(a)
+        mean, var = passes.moments(a)
         return a.view_as(a), mean, var
 
     @staticmethod
@@ -94,7 +93,7 @@ class _InstanceMoments(Function):
         if torch.is_grad_enabled() or grad_a.dtype != mean.dtype:
             return grad_a + scale_shift(a, mean, scale, shift)
         # grad_a was made by scale_shift's backward for this function alone, so it may be reused.
-        return grad_a.addcmul_(a, _over_space(scale, a)).add_(_over_space(shift - mean * scale, a))
+        return grad_a.addcmul_(a, over_space(scale, a)).add_(over_space(shift - mean * scale, a))
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int], a: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, int, int]]:
@@ -105,25 +104,19 @@ class _InstanceMoments(Function):
 class _ScaleShift(Function):
     @staticmethod
     def forward(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        if _is_channels_last(a):
-            return _last_scale_shift(a, mean, scale, shift)
-        if not _is_native(a):
-            return _plain_scale_shift(a, mean, scale, shift)
-        view, (mean, scale, shift) = _channel_view(a, mean, scale, shift)
-        # Batch norm in eval mode with variance 1 and no eps is this very function.
-        return torch.native_batch_norm(view, scale, shift, mean, torch.ones_like(mean), False, 0.0, 0.0)[0].view_as(a)
+        return passes.scale_shift(a, mean, scale, shift)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor], output: Tensor) -> None:
         a, mean, scale, shift = inputs
         ctx.save_for_backward(a, mean, scale)
         ctx.shift_shape = shift.shape
-        ctx.rows = _rows(mean, scale, shift)
+        ctx.rows = passes.row_count(mean, scale, shift)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         a, mean, scale = ctx.saved_tensors
-        grad_a = (grad * _over_space(scale, a)).to(a.dtype) if ctx.needs_input_grad[0] else None
+        grad_a = (grad * over_space(scale, a)).to(a.dtype) if ctx.needs_input_grad[0] else None
         if not any(ctx.needs_input_grad[1:]):
             return grad_a, None, None, None
         total, centred = apply(_RowSums, grad, a, mean, ctx.rows)
@@ -146,27 +139,7 @@ class _RowSums(Function):
 
     @staticmethod
     def forward(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-        if _is_channels_last(a):
-            return _last_row_sums(g, a, mean, rows)
-        g = g.contiguous() if _is_native(a) else g
-        if not (_is_native(g) and _is_native(a)):
-            return _plain_row_sums(g, a, mean, rows)
-        shape = (len(a) // rows, rows * a.shape[1], -1)
-        mean = _flat(mean, rows, a.shape[1])
-        # Batch norm's gradients of bias and weight, for a saved mean and an inverse deviation of 1, are these sums.
-        _, centred, total = torch.ops.aten.native_batch_norm_backward(
-            g.view(shape),
-            a.view(shape),
-            None,
-            None,
-            None,
-            mean,
-            torch.ones_like(mean),
-            True,
-            0.0,
-            [False, True, True],
-        )
-        return total.view(rows, -1), centred.view(rows, -1)
+        return passes.row_sums(g, a, mean, rows)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, int], output: tuple[Tensor, Tensor]) -> None:
@@ -176,7 +149,7 @@ class _RowSums(Function):
     def backward(ctx: Any, grad_total: Tensor, grad_centred: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         g, a, mean, total = ctx.saved_tensors
         grad_g = scale_shift(a, mean, grad_centred, grad_total)
-        grad_a = g * _over_space(grad_centred, a)
+        grad_a = g * over_space(grad_centred, a)
         return grad_g.to(g.dtype), grad_a.to(a.dtype), -(grad_centred * total).sum_to_size(mean.shape), None
 
     @staticmethod
@@ -190,115 +163,6 @@ class _RowSums(Function):
         if rows == 1:
             total, centred = total.sum(1, keepdim=True), centred.sum(1, keepdim=True)
         return (total, centred), (0, 0)
-
-
-def _is_native(a: Tensor) -> bool:
-    return a.device.type == "cpu" and a.dtype in (torch.float32, torch.float64) and a.is_contiguous()
-
-
-def _is_channels_last(a: Tensor) -> bool:
-    """Whether the channels are last in memory; a map of one pixel counts as contiguous."""
-    return (
-        a.device.type == "cpu"
-        and a.dtype in (torch.float32, torch.float64)
-        and a.is_contiguous(memory_format=torch.channels_last)
-        and not a.is_contiguous()
-    )
-
-
-def _rows(*tables: Tensor) -> int:
-    """N where some table differs by example, 1 where all examples share theirs."""
-    return max(len(table) if table.ndim == 2 else 1 for table in tables)
-
-
-def _channel_view(a: Tensor, *tables: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """`a` with the examples among the channels where a table differs by example, and the tables to match."""
-    rows = _rows(*tables)
-    view = a.view(len(a) // rows, rows * a.shape[1], -1)
-    return view, tuple(_flat(table, rows, a.shape[1]) for table in tables)
-
-
-def _flat(table: Tensor, rows: int, channels: int) -> Tensor:
-    """A table as the native kernels read it: one number after the other, also where it was broadcast."""
-    return table.expand(rows, channels).reshape(-1).contiguous()
-
-
-def _native_moments(a: Tensor) -> tuple[Tensor, Tensor]:
-    rows = a.view(a.shape[0] * a.shape[1], -1)
-    mean = rows.mean(1, keepdim=True)
-    deviation = torch.empty_like(mean[:, 0])
-    # The deviations of a few rows at a time stay in the cache: as exact as two passes, and no copy of the activation.
-    step = max(1, _CHUNK // rows.shape[1])
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        torch.linalg.vector_norm(rows[part] - mean[part], dim=1, out=deviation[part])
-    return mean.view(a.shape[:2]), (deviation.square_() / rows.shape[1]).view(a.shape[:2])
-
-
-def _last_moments(a: Tensor) -> tuple[Tensor, Tensor]:
-    pixels = _pixels_of(a)
-    mean = pixels.mean(1)
-    var = torch.empty_like(mean)
-    for part in _chunks(pixels):
-        deviation = pixels[part] - mean[part].unsqueeze(1)
-        torch.mean(deviation.mul_(deviation), 1, out=var[part])
-    return mean, var
-
-
-def _last_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    scale, shift = (
-        torch.atleast_2d(table).expand(-1, a.shape[1]).unsqueeze(1) for table in (scale, shift - mean * scale)
-    )
-    pixels = torch.addcmul(shift, _pixels_of(a), scale)
-    return pixels.view(len(a), *a.shape[2:], -1).permute(0, 3, 1, 2)
-
-
-def _last_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    g, pixels = _pixels_of(g), _pixels_of(a)
-    total, mean = g.sum(1), mean.expand(len(a), a.shape[1])
-    centred = torch.empty_like(total)
-    for part in _chunks(pixels):
-        deviation = pixels[part] - mean[part].unsqueeze(1)
-        torch.sum(deviation.mul_(g[part]), 1, out=centred[part])
-    return (total, centred) if rows > 1 else (total.sum(0, keepdim=True), centred.sum(0, keepdim=True))
-
-
-def _pixels_of(a: Tensor) -> Tensor:
-    """`(N, C, height, width)` as `(N, height width, C)`: a view if the channels are last in memory."""
-    return a.permute(0, 2, 3, 1).flatten(1, 2)
-
-
-def _chunks(pixels: Tensor) -> Iterator[slice]:
-    step = max(1, _CHUNK // pixels[0].numel())
-    for start in range(0, len(pixels), step):
-        yield slice(start, start + step)
-
-
-def _plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
-    var, mean = torch.var_mean(_at_least_float(a), tuple(range(2, a.ndim)), correction=0)
-    return mean, var
-
-
-def _plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """One multiplication and one addition for each number, as batch norm does it."""
-    scale, shift = _over_space(scale, a), _over_space(shift - mean * scale, a)
-    return (_at_least_float(a) * scale + shift).to(a.dtype)
-
-
-def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    space = tuple(range(2, a.ndim))
-    g = _at_least_float(g)
-    centred = (g * (_at_least_float(a) - _over_space(mean, a))).sum(space)
-    total = g.sum(space)
-    return (total, centred) if rows > 1 else (total.sum(0, keepdim=True), centred.sum(0, keepdim=True))
-
-
-def _at_least_float(a: Tensor) -> Tensor:
-    return a.float() if a.dtype in (torch.float16, torch.bfloat16) else a
-
-
-def _over_space(table: Tensor, a: Tensor) -> Tensor:
-    return table[(..., *(None,) * (a.ndim - 2))]
 
 
 def _fold(a: Tensor, dim: int | None, size: int) -> Tensor:
