@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tasknorm.nets import task_convolution as module
+from tasknorm.nets import task_products
 from tasknorm.nets.task_convolution import task_convolution
 from tasknorm.nets.windows import Windows
 
@@ -32,7 +32,7 @@ def expected(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, windows:
 @pytest.mark.parametrize("windows", CASES)
 @pytest.mark.parametrize("chunk", [1, 1 << 20])
 def test_equals_torchs_convolution(windows: Windows, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(task_products, "CHUNK", chunk)
     tensors = inputs(windows)
     ours, theirs = task_convolution(*tensors, windows), expected(*tensors, windows)
     torch.testing.assert_close(ours, theirs)
