@@ -80,7 +80,7 @@ def latex(table: Table) -> str:
             r"\begin{table*}[t]",
             rf"\caption{{{_tex(table.title)}. {notes}}}".replace(" }", "}"),
             rf"\label{{tab:{table.name}}}",
-            r"\centering",
+            r"\centering\smallskip",
             r"\resizebox{\textwidth}{!}{%",
             rf"\begin{{tabular}}{{{'l' * table.words}{'c' * (len(table.headings) - table.words)}}}",
             r"\toprule",
