@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tasknorm.norms import NORMS
+from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.claims import claims_table, findings
-from tasknorm.report.places import KINDS, entries
+from tasknorm.report.places import KINDS, entries, ranked_rows
+from tasknorm.report.published import published
 from tasknorm.report.render import markdown
 from tasknorm.report.tables import paper_table
 from tasknorm.results import Record, read_record, records
 
 RESULTS = Path(__file__).parent.parent / "results"
+GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
 
 
 def row(record: Record, norm: str, targets: str = "all") -> float:
@@ -92,3 +96,23 @@ def test_every_norm_of_a_table_was_trained_alike(name: str) -> None:
     assert lines
     for line in lines:
         assert len({(e.record.settings.iterations, e.record.settings.meta_batch) for e in line.values()}) == 1
+
+
+def ranks_of_the_guide() -> str:
+    """The average rank of each norm in the paper's tables, ours and, in brackets, the paper's."""
+    names = [name for name, kind in KINDS.items() if kind.alpha and name != "transduction_issues"]
+    ours, theirs = {}, {}
+    for name in names:
+        scores = entries(records(RESULTS / "paper"), name).items()
+        rows = {row: {norm: found.score for norm, found in line.items()} for row, line in scores}
+        theirs[name] = published()[name].average_rank
+        ours[name] = average_ranks(ranked_rows(rows, theirs[name]).values())
+    lines = ["| norm | " + " | ".join(KINDS[name].title for name in names) + " |", "|---" * (1 + len(names)) + "|"]
+    for norm in (norm for norm in NORMS if norm in theirs["cnaps_meta_dataset"]):
+        cells = (f"{ours[n][norm]:.1f} ({theirs[n][norm]:.1f})" if norm in ours[n] else "" for n in names)
+        lines.append(f"| {norm}{', transductive' * NORMS[norm].transductive} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def test_the_guide_has_the_ranks_of_the_records() -> None:
+    assert ranks_of_the_guide() in GUIDE.read_text(encoding="utf-8")
