@@ -110,7 +110,7 @@ def test_validation_may_have_sources_of_its_own(tmp_path, pets, only_test):
     assert task_of(named, "train")(0).context_x.shape[1] == 3  # a net for both
     run(named, tmp_path)
     assert set(read_record(tmp_path).result["validation"]["sources"]["TaskNorm-I"]) == {"glyphs", f"folder:{pets}"}
-    with pytest.raises(DataError, match="leave it out of validation_sources"):
+    with pytest.raises(DataError, match="leave the others out of validation_sources"):
         validated_sources(mixed(pets, validation_sources=str(only_test)))
 
 

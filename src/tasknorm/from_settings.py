@@ -139,14 +139,15 @@ def validated_sources(settings: Settings) -> tuple[str, ...]:
     Raises:
         DataError: if one that was named has none.
     """
-    named = settings.validation_sources.split(",") if settings.validation_sources else []
-    without = [source for source in named or settings.sources if not opened_once(source).spec.splits["valid"].classes]
-    if named and without:
+    named = settings.validation_sources
+    sources = named.split(",") if named else settings.sources
+    valid = tuple(source for source in sources if opened_once(source).spec.splits["valid"].classes)
+    if named and len(valid) < len(sources):
         raise DataError(
-            f"validation needs a source with valid classes, got {without[0]}; leave it out of validation_sources, or "
-            "name some in its splits file"
+            f"validation needs sources with valid classes, and of {named} only {', '.join(valid) or 'none'} has some; "
+            "leave the others out of validation_sources, or name some in their splits files"
         )
-    return tuple(source for source in named or settings.sources if source not in without)
+    return valid
 
 
 def channels_of(settings: Settings) -> int:
