@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 from tasknorm.report.checks import sigmoid
 from tasknorm.report.drawing import SERIES, Picture
@@ -134,18 +134,19 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
 
 
 def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
-    """Means over the data sets that were tested in all the ways of one norm."""
-    found: dict[tuple[str, str, int | None, int | None, Path], dict[str, Score]] = defaultdict(dict)
-    for record in records:
+    """Means over the settings that were tested with targets in several ways; of several runs of one, the longest."""
+    longest: dict[tuple[Any, ...], dict[str, Score]] = {}
+    for record in sorted(records, key=trained_tasks):
         rows = record.accuracies() if record.settings.learner == learner else []
         weights = "best" if learner != "maml" and any(a.weights == "best" for a in rows) else "final"
+        found: dict[tuple[Any, ...], dict[str, Score]] = defaultdict(dict)
         for a in rows:
             if a.weights == weights:
-                found[a.norm, a.source, a.way, a.shot, record.folder][a.targets] = Entry(record, a).score
+                found[a.norm, record.settings.alpha, a.source, a.way, a.shot][a.targets] = Entry(record, a).score
+        longest |= {setting: scores for setting, scores in found.items() if len(scores) > 1 and "all" in scores}
     settings: dict[str, list[dict[str, Score]]] = defaultdict(list)
-    for (norm, *_), scores in found.items():
-        if len(scores) > 1 and "all" in scores:
-            settings[norm].append(scores)
+    for (norm, *_), scores in longest.items():
+        settings[norm].append(scores)
     if not settings:
         return None
     means = {
