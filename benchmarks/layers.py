@@ -5,7 +5,7 @@ each), on one thread; the phase is entered once around the steps, as a network e
 ratio is of the fastest of several runs, taken in turn with BatchNorm's; the figure for a norm is the geometric mean
 over the shapes. Memory is the peak of the bytes that a step allocates, by torch's profiler.
 
-    python benchmarks/layers.py              all norms, eager and compiled: about 15 minutes
+    python benchmarks/layers.py              all norms, eager and compiled: 5 to 15 minutes
     python benchmarks/layers.py --quick      smaller, within 30 seconds
     python benchmarks/layers.py --json       the same as JSON
 """
