@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from itertools import count, islice
@@ -50,6 +53,24 @@ def test_torchs_threads_are_left_to_the_reader():
         results.close()
     finally:
         torch.set_num_threads(1)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_a_process_that_never_asked_torch_keeps_all_its_cores(workers):
+    """As in a user's shell: no thread variables, and nobody has asked torch for its number of threads yet."""
+    code = (
+        "import torch\n"
+        "from tasknorm.data.parallel import in_order\n"
+        f"results = in_order(lambda i: torch.ones(9).sum(), range(4), {workers}, ahead=2)\n"
+        "next(results)\n"
+        "print(torch.get_num_threads(), torch.__config__.parallel_info().split('at::get_num_threads() : ')[1][0])\n"
+    )
+    shell = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    found = subprocess.run([sys.executable, "-c", code], env=shell, capture_output=True, text=True, check=True)
+    plain = subprocess.run([sys.executable, "-c", "import torch; print(torch.get_num_threads())"], env=shell,
+                           capture_output=True, text=True, check=True)  # fmt: skip
+    assert found.stdout.split() == 2 * plain.stdout.split()
 
 
 def test_no_thread_outlives_its_reader():

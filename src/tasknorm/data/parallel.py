@@ -44,14 +44,16 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
 
 
 def _single_threaded_pool(workers: int) -> ThreadPoolExecutor:
-    """Threads in each of which torch computes alone."""
+    """Threads in each of which torch computes on one core; the reader keeps the number of cores that it has."""
+    # A thread copies torch's default when it first asks, and the pool's threads are about to change that default.
+    threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tasknorm", initializer=_compute_alone)
     all_begun = Barrier(workers)
     wait([pool.submit(all_begun.wait) for _ in range(workers)])
-    torch.set_num_threads(torch.get_num_threads())  # the last to set it also set the default of threads to come
+    torch.set_num_threads(threads)  # for the reader, and as the default of threads that begin later
     return pool
 
 
 def _compute_alone() -> None:
-    torch.get_num_threads()  # a thread takes over the default when it first asks; not later, then
+    torch.get_num_threads()  # ask now: asked for the first time later, it would copy the default over the 1
     torch.set_num_threads(1)
