@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from stopwatch import fastest, peak_bytes
 from tasknorm import NORMS, Episode
 from tasknorm.learners import MAML
-from tasknorm.memory import keep_freed_memory
+from tasknorm.machine.memory import keep_freed_memory
 from tasknorm.nets import maml_omniglot
 
 with warnings.catch_warnings():

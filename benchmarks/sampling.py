@@ -24,8 +24,8 @@ import numpy as np
 from PIL import Image
 
 from tasknorm.data import Cached, Direct, Episodes, FixedSampler, Glyphs, VariableSampler, write_records
-from tasknorm.data.record_folder import RecordFolder
-from tasknorm.data.source import plain_spec
+from tasknorm.data.sources.record_folder import RecordFolder
+from tasknorm.data.sources.source import plain_spec
 
 IMAGES, SIDE = 50, 64
 

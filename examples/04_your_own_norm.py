@@ -8,7 +8,7 @@ import torch
 import tasknorm
 from tasknorm import NORMS, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
-from tasknorm.evaluate import evaluate
+from tasknorm.evaluation.evaluation import evaluate
 from tasknorm.learners import ProtoNets
 from tasknorm.moments import Moments
 from tasknorm.norms import Norm

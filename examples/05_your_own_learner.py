@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from tasknorm import NORMS, context, joint, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
 from tasknorm.episode import Episode
-from tasknorm.evaluate import evaluate
+from tasknorm.evaluation.evaluation import evaluate
 from tasknorm.learners import Learner, Outcome, Predictor
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from tasknorm.data import Cached, Episodes, VariableSampler
-from tasknorm.data.pixels import Pixels, bilinear
-from tasknorm.data.source import plain_spec
+from tasknorm.data.formats.pixels import Pixels, bilinear
+from tasknorm.data.sources.source import plain_spec
 
 DIRECTIONS, WIDTHS, IMAGES = 12, 4, 30
 

@@ -13,7 +13,7 @@ from tasknorm.report.places import KINDS, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.render import markdown
 from tasknorm.report.tables import paper_table
-from tasknorm.results import Record, read_record, records
+from tasknorm.runs.record import Record, read_record, records
 
 RESULTS = Path(__file__).parent.parent / "results"
 GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"

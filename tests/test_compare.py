@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tasknorm.compare import LEAST, fitting, planned
-from tasknorm.config import SettingsError
-from tasknorm.estimates import Speed, kind
+from tasknorm.errors import SettingsError
+from tasknorm.grid.estimates import Speed, kind
 from tasknorm.report.comparison import Comparison
-from tasknorm.results import read_record
+from tasknorm.runs.record import read_record
 
 NORMS = ["TBN", "LN", "TaskNorm-I"]
 WORDS = ("compare", "--norms", ",".join(NORMS), "--iterations", "3", "--tasks", "4", "--processes", "2")

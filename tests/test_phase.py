@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tasknorm
-from random_norm import random_norm, random_task
+from support.random_norm import random_norm, random_task
 from tasknorm import NORMS, PhaseError
 
 NEEDING = [label for label in NORMS if NORMS[label].needs_context]

@@ -9,13 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tasknorm.cli import app
-from tasknorm.config import SettingsError
-from tasknorm.experiment import run
-from tasknorm.experiment_files import DIAGRAMS, SCALES, all_runs, combinations, experiment, names, run_name, together
-from tasknorm.grid_run import GridRun
-from tasknorm.pretrain import Pretraining, pretrain
+from tasknorm.errors import SettingsError
+from tasknorm.grid.experiments import DIAGRAMS, SCALES, all_runs, combinations, experiment, names, run_name, together
+from tasknorm.grid.grid_run import GridRun
 from tasknorm.reproduce import reproduce
-from tasknorm.settings import Settings
+from tasknorm.runs.run import run
+from tasknorm.settings.pretraining import Pretraining
+from tasknorm.settings.training import Settings
+from tasknorm.training.pretraining import pretrain
 
 EXPERIMENTS = [experiment(name) for name in names()]
 

@@ -9,19 +9,21 @@ from typing import Any
 
 import torch
 
-from tasknorm.config import SettingsError, read_config
-from tasknorm.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
-from tasknorm.experiment import run as run_once
-from tasknorm.from_settings import opened_once, sampler_of
-from tasknorm.grid import FailedRunsError, Say, run_grid, tell
-from tasknorm.grid_run import GridRun
-from tasknorm.local_engine import cores
+from tasknorm.errors import FailedRunsError, SettingsError
+from tasknorm.grid.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
+from tasknorm.grid.grid import Say, run_grid, tell
+from tasknorm.grid.grid_run import GridRun
+from tasknorm.machine.devices import cores
 from tasknorm.norms import NORMS, TaskNorm
-from tasknorm.pretrain import EXTRACTOR, Pretraining, pretrain
-from tasknorm.protocols import CHARACTERS
 from tasknorm.report.comparison import Comparison
-from tasknorm.results import CONFIG, read_record
-from tasknorm.settings import SHARED, Settings
+from tasknorm.runs.parts import opened_once, sampler_of
+from tasknorm.runs.record import CONFIG, read_record
+from tasknorm.runs.run import run as run_once
+from tasknorm.settings.config import read_config
+from tasknorm.settings.papers import CHARACTERS
+from tasknorm.settings.pretraining import Pretraining
+from tasknorm.settings.training import SHARED, Settings
+from tasknorm.training.pretraining import EXTRACTOR, pretrain
 
 COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I")
 VALIDATIONS = 10  # of each training

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from tasknorm.config import SettingsError
-from tasknorm.data import DataError
-from tasknorm.estimates import in_hours, seconds_left
-from tasknorm.experiment_files import DIAGRAMS, Experiment, all_runs
-from tasknorm.from_settings import opened_once
-from tasknorm.grid import run_grid, tell
-from tasknorm.grid_run import LOG, GridRun
-from tasknorm.local_engine import cores
-from tasknorm.pretrain import Pretraining
+from tasknorm.durations import in_hours
+from tasknorm.errors import DataError, SettingsError
+from tasknorm.grid.estimates import seconds_left
+from tasknorm.grid.experiments import DIAGRAMS, Experiment, all_runs
+from tasknorm.grid.grid import run_grid, tell
+from tasknorm.grid.grid_run import LOG, GridRun
+from tasknorm.machine.devices import cores
 from tasknorm.report.write import write_report
-from tasknorm.results import records
+from tasknorm.runs.parts import opened_once
+from tasknorm.runs.record import records
+from tasknorm.settings.pretraining import Pretraining
 
 REPORT = "report"
 

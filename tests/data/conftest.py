@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from small_data import (
+from support.data_files import (
     write_cifar,
     write_mini_imagenet,
     write_mnist,

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_data import encoded, noise, write_pets
-from tasknorm.data import Cached, DataError, Folder
+from support.data_files import encoded, noise, write_pets
+from tasknorm.data import Cached, Folder
 from tasknorm.data.places import cache_folder
+from tasknorm.errors import DataError
 
 ONE = np.array([0]), np.array([0])
 

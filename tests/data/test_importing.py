@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from small_data import write_pets, write_quickdraw
-from tasknorm.data import DataError, Glyphs, opened
+from support.data_files import write_pets, write_quickdraw
+from tasknorm.data import Glyphs, opened
+from tasknorm.data.contact_sheet import sheet
 from tasknorm.data.importing import import_source
-from tasknorm.data.sheet import sheet
+from tasknorm.errors import DataError
 
 
 @pytest.fixture

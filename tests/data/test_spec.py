@@ -2,8 +2,8 @@
 
 import pytest
 
-from tasknorm.data.errors import DataError
 from tasknorm.data.spec import Spec, Split
+from tasknorm.errors import DataError
 
 
 @pytest.mark.parametrize(

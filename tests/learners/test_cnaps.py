@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tasknorm
-from glyph_tasks import episode, episodes
-from small_learners import fresh, trained
+from support.glyph_tasks import episode, episodes
+from support.small_learners import fresh, trained
 from tasknorm import NORMS
 from tasknorm.learners import CNAPs
 from tasknorm.nets import protonets_conv4, resnet_small

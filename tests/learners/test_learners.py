@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import tasknorm
-from glyph_tasks import episode, episodes
-from small_learners import CHANCE_AT_TEST, accuracy, fresh, trained, training_losses
+from support.glyph_tasks import episode, episodes
+from support.small_learners import CHANCE_AT_TEST, accuracy, fresh, trained, training_losses
 from tasknorm import NORMS, Episode
 from tasknorm.learners import LEARNERS, Predictor
 

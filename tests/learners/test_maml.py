@@ -12,8 +12,8 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 import tasknorm
-from glyph_tasks import episode, episodes
-from small_learners import fresh, trained
+from support.glyph_tasks import episode, episodes
+from support.small_learners import fresh, trained
 from tasknorm import NORMS, Episode
 from tasknorm.learners import MAML
 from tasknorm.nets import maml_omniglot

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from glyph_tasks import episode
-from small_learners import fresh, trained
+from support.glyph_tasks import episode
+from support.small_learners import fresh, trained
 from tasknorm.learners import LEARNERS, Predictor
 
 learners = pytest.mark.parametrize("learner", LEARNERS)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tasknorm
-from glyph_tasks import episode, episodes
-from small_learners import fresh
+from support.glyph_tasks import episode, episodes
+from support.small_learners import fresh
 from tasknorm.learners import ProtoNets
 
 

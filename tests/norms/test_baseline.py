@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 import tasknorm
-from random_norm import random_norm, random_task
+from support.random_norm import random_norm, random_task
 from tasknorm.norms import Baseline
 
 

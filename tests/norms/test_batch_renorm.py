@@ -2,7 +2,7 @@ import pytest
 import torch
 
 import tasknorm
-from random_norm import random_task
+from support.random_norm import random_task
 from tasknorm.norms import BRN, CBN
 
 

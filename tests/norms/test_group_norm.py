@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from random_norm import random_task
+from support.random_norm import random_task
 from tasknorm.norms import GN, IN, LN
 
 

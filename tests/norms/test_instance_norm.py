@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from random_norm import random_norm, random_task
+from support.random_norm import random_norm, random_task
 
 
 def test_in_is_torchs_instance_norm() -> None:

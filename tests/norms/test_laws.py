@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import tasknorm
-from random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
+from support.random_norm import CHANNELS, one_pass, random_norm, random_task, two_passes
 from tasknorm import NORMS
 
 norms = pytest.mark.parametrize("label", NORMS)

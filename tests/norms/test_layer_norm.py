@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from random_norm import CHANNELS, random_norm, random_task
+from support.random_norm import CHANNELS, random_norm, random_task
 
 
 def test_ln_is_torchs_group_norm_of_one_group() -> None:

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from random_norm import random_norm, random_task, two_passes
+from support.random_norm import random_norm, random_task, two_passes
 
 
 def test_metabn_normalises_targets_as_torchs_batch_norm_with_the_contexts_moments() -> None:

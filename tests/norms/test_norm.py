@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tasknorm
-from random_norm import random_norm
+from support.random_norm import random_norm
 from tasknorm import NORMS
 
 norms = pytest.mark.parametrize("label", NORMS)

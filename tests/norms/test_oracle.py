@@ -1,4 +1,4 @@
-"""Every norm against float64 formulas written from the paper's equations alone (tests/oracle.py)."""
+"""Every norm against float64 formulas written from the paper's equations alone (tests/support/oracle.py)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracle
-from random_norm import one_pass, random_norm, random_task
-from random_norm import settings as oracle_settings
+from support import oracle
+from support.random_norm import one_pass, random_norm, random_task
+from support.random_norm import settings as oracle_settings
 from tasknorm import NORMS
 from tasknorm.norms import ALPHAS
 

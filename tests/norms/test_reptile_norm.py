@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from random_norm import random_norm, random_task, two_passes
+from support.random_norm import random_norm, random_task, two_passes
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tasknorm
-from random_norm import random_norm, random_task, two_passes
+from support.random_norm import random_norm, random_task, two_passes
 from tasknorm import NORMS
 from tasknorm.norms import ALPHAS
 

@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from random_norm import random_norm, random_task, two_passes
+from support.random_norm import random_norm, random_task, two_passes
 
 
 def test_tbn_is_torchs_batch_norm_in_training() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from made_up_records import everything, record, row, small, variable
+from support.made_up_records import everything, record, row, small, variable
 from tasknorm.report import checks
 from tasknorm.report.claims import CLAIMS, claims_table, findings
 from tasknorm.report.speed import mean_training_accuracies

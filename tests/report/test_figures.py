@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from made_up_records import everything, record, row, small, variable
+from support.made_up_records import everything, record, row, small, variable
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import INK, LOOKS, Picture, inline_svg, saved
 from tasknorm.report.figures import (

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
-from made_up_records import maml_and_more, record, row
-from tasknorm.cli import app
+from support.made_up_records import maml_and_more, record, row
+from tasknorm.cli.app import app
 from tasknorm.report import page
 from tasknorm.report.drawing import Picture
 from tasknorm.report.figures import alpha_curves

@@ -2,7 +2,7 @@
 
 import pytest
 
-from made_up_records import record, row, small, variable
+from support.made_up_records import record, row, small, variable
 from tasknorm.report.places import KINDS, entries
 from tasknorm.report.published import published
 from tasknorm.report.render import Cell, Table, html, latex, line, markdown

@@ -20,12 +20,12 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from tasknorm.data.atomic import atomic_file, write_atomically
-from tasknorm.data.errors import DataError
-from tasknorm.data.parallel import in_order
-from tasknorm.data.pixels import Pixels
+from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
-from tasknorm.data.source import Source, images_by_class, pieces
+from tasknorm.data.sources.source import Source, images_by_class, pieces
+from tasknorm.errors import DataError
+from tasknorm.files import atomic_file, write_atomically
+from tasknorm.machine.threads import in_order
 
 FORMAT = 1
 PIECE = 256  # images that one thread decodes at a time

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from tasknorm.data.errors import DataError
-from tasknorm.data.parallel import in_order
-from tasknorm.data.source import Source, pieces
+from tasknorm.data.sources.source import Source, pieces
+from tasknorm.errors import DataError
+from tasknorm.machine.threads import in_order
 
 PIECE = 64
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasknorm.data.cache import with_channels
-from tasknorm.data.pixels import Pixels, bilinear, bilinear_planes
-from tasknorm.data.source import BulkSource, Source
+from tasknorm.data.formats.pixels import Pixels, bilinear, bilinear_planes
+from tasknorm.data.sources.source import BulkSource, Source
 
 PIECE = 8  # images resized together: their floats stay in the processor's cache
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from PIL import Image
 
-from tasknorm.data.atomic import atomic_folder, temporary_name, write_atomically
-from tasknorm.data.dataset_spec import FILE_NAME
-from tasknorm.data.errors import DataError
-from tasknorm.data.folder import ClassSplits, Folder, read_splits
-from tasknorm.data.named import SOURCES, SPLITS_FILE, open_at, splits_for
+from tasknorm.data.formats.dataset_spec import FILE_NAME
+from tasknorm.data.formats.records import write_records
 from tasknorm.data.places import place_of
-from tasknorm.data.quickdraw import QuickDraw
-from tasknorm.data.records import write_records
-from tasknorm.data.source import Source, images_by_class
+from tasknorm.data.sources.folder import ClassSplits, Folder, read_splits
+from tasknorm.data.sources.named import SOURCES, SPLITS_FILE, open_at, splits_for
+from tasknorm.data.sources.quickdraw import QuickDraw
+from tasknorm.data.sources.source import Source, images_by_class
+from tasknorm.errors import DataError
+from tasknorm.files import atomic_folder, temporary_name, write_atomically
 
 QUALITY = 95
 

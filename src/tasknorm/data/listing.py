@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasknorm.data.errors import DataError
-from tasknorm.data.named import SOURCES, found, opened, present
+from tasknorm.data.sources.named import SOURCES, found, opened, present
 from tasknorm.data.spec import SPLITS
+from tasknorm.errors import DataError
 
 META_DATASET = "convert with Meta-Dataset's scripts, then `tasknorm data import FOLDER --as NAME`"
 HOW = {

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tasknorm.data.errors import DataError
+from tasknorm.errors import DataError
 
 
 def data_folder() -> Path:

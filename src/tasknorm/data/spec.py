@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tasknorm.data.errors import DataError
+from tasknorm.errors import DataError
 
 SPLITS = ("train", "valid", "test")
 

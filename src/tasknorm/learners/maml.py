@@ -16,11 +16,11 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from tasknorm.episode import Episode
+from tasknorm.kernels.layout import images_channels_last, is_channels_last, weight_channels_last
+from tasknorm.kernels.task_layers import TaskLayer, as_adapted
 from tasknorm.learners.learner import Learner, Outcome
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
-from tasknorm.nets.layout import images_channels_last, is_channels_last, weight_channels_last
-from tasknorm.nets.task_layers import TaskLayer, as_adapted
 from tasknorm.norms import Norm
 from tasknorm.norms.running import RUNNING, precise, write_mean
 from tasknorm.phase import context, contexts, joint

@@ -11,7 +11,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from tasknorm.data.atomic import write_atomically
+from tasknorm.files import write_atomically
 from tasknorm.learners.tasks import check_images
 from tasknorm.norms import Norm
 from tasknorm.phase import target

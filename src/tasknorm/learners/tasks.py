@@ -80,6 +80,11 @@ def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
     return torch.bmm(members.transpose(1, 2), features) / members.sum(1).unsqueeze(-1)
 
 
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Share of targets whose largest logit is that of their class."""
+    return float((logits.argmax(-1) == labels).double().mean())
+
+
 def check_images(net: nn.Module, images: Tensor) -> None:
     """Raise if the images are not of the shape that the net was made for."""
     expected = getattr(net, "image_shape", None)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from torch import nn
 
+from tasknorm.kernels.task_layers import TaskConv2d, TaskLinear
 from tasknorm.nets.classifier_generator import ClassifierGenerator
 from tasknorm.nets.conv4 import Conv4, NormMaker, maml_imagenet, maml_omniglot, protonets_conv4
 from tasknorm.nets.film import FiLM, FilmGenerator
 from tasknorm.nets.resnet import ResNet, resnet18, resnet_small
 from tasknorm.nets.set_encoder import SetEncoder
-from tasknorm.nets.task_layers import TaskConv2d, TaskLinear
 
 NETS: dict[str, Callable[..., nn.Module]] = {
     "maml-omniglot": maml_omniglot,

@@ -12,8 +12,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.nets.layout import channels_last
-from tasknorm.nets.task_layers import TaskConv2d, TaskLinear
+from tasknorm.kernels.layout import channels_last
+from tasknorm.kernels.task_layers import TaskConv2d, TaskLinear
 
 NormMaker = Callable[[int], nn.Module]
 Shape = tuple[int, int, int]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.kernels.layout import channels_last
 from tasknorm.nets.conv4 import NormMaker, Shape
 from tasknorm.nets.film import FiLM
-from tasknorm.nets.layout import channels_last
 
 
 class Block(nn.Module):

@@ -7,8 +7,8 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.kernels.layout import channels_last
 from tasknorm.nets.conv4 import NormMaker
-from tasknorm.nets.layout import channels_last
 
 
 class SetEncoder(nn.Module):

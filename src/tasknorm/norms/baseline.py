@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tasknorm.kernels.tracing import is_traced
 from tasknorm.norms.norm import Activations, Moments, Norm
-from tasknorm.tracing import is_traced
 
 
 class Baseline(Norm):

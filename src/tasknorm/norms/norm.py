@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import scale_shift
+from tasknorm.kernels.fused import scale_shift
+from tasknorm.kernels.tracing import is_traced, snapshot
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.phase import Phase
-from tasknorm.tracing import is_traced, snapshot
 
 Affine = bool | Literal["offset"]
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from tasknorm.kernels.tracing import is_traced
 from tasknorm.moments import pooled_moments
 from tasknorm.norms.norm import Activations, Moments, Norm
 from tasknorm.phase import Phase
-from tasknorm.tracing import is_traced
 
 Alpha = Literal["functional-shared", "functional-channel", "independent-shared", "independent-channel"]
 ALPHAS: tuple[Alpha, ...] = get_args(Alpha)

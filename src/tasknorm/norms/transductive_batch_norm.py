@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tasknorm.kernels.tracing import is_traced
 from tasknorm.norms.norm import Activations, Moments, Norm
-from tasknorm.tracing import is_traced
 
 
 class TBN(Norm):

@@ -21,8 +21,8 @@ from tasknorm.report.places import KINDS, PRINTED, Column, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.score import Score, differ
 from tasknorm.report.speed import mean_training_accuracies
-from tasknorm.results import Record
-from tasknorm.settings import SHARED
+from tasknorm.runs.record import Record
+from tasknorm.settings.training import SHARED
 
 Verdict = Literal["holds", "does not hold", "not tested"]
 COLLAPSE = 0.75  # of the accuracy all at once

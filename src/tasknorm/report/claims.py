@@ -9,7 +9,7 @@ from functools import partial
 from tasknorm.report import checks
 from tasknorm.report.checks import Finding
 from tasknorm.report.render import Cell, Table, line
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 MARKS = {"holds": "holds", "does not hold": "fails", "not tested": "untested"}
 SIGNS = {"holds": "✓", "does not hold": "✗", "not tested": "○"}

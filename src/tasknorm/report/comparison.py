@@ -11,8 +11,8 @@ from typing import Literal
 from rich import box
 from rich.table import Table as TextTable
 
-from tasknorm.data.atomic import write_atomically
 from tasknorm.episode import TARGETS
+from tasknorm.files import write_atomically
 from tasknorm.report import page
 from tasknorm.report.average_rank import average_ranks, bold, groups
 from tasknorm.report.drawing import Picture
@@ -21,7 +21,7 @@ from tasknorm.report.page import Fact, Report, Section
 from tasknorm.report.places import PRINTED
 from tasknorm.report.render import Cell, Table, line
 from tasknorm.report.score import Score, differ
-from tasknorm.results import Accuracy, Record
+from tasknorm.runs.record import Accuracy, Record
 
 HEADINGS = ("norm", "all at once", "by example", "by class", "average rank", "transductive", "ms / task")
 SHORT = {"all at once": "all", "by example": "example", "by class": "class", "average rank": "avg. rank"}

@@ -16,7 +16,7 @@ from tasknorm.norms import NORMS
 from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.lookup import extractor_alphas
 from tasknorm.report.score import Score
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
 SMOOTH = 25  # points of a training curve

@@ -20,7 +20,7 @@ from tasknorm.report.lookup import DATA_SETS, Entry, extractor_alphas, trained_t
 from tasknorm.report.places import KINDS, PRINTED, Kind
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
 CURVES = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tasknorm.report.score import Score
-from tasknorm.results import Accuracy, Record
+from tasknorm.runs.record import Accuracy, Record
 
 # The data sets of the paper by the names of our sources; Tiny-ImageNet stands in for ILSVRC.
 DATA_SETS: dict[str, tuple[str, ...]] = {

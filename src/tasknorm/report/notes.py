@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tasknorm.norms import NORMS
-from tasknorm.protocols import TASKS, protocol
 from tasknorm.report.lookup import DATA_SETS, Entry, trained_tasks
 from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
-from tasknorm.settings import Settings
+from tasknorm.settings.papers import TASKS, protocol
+from tasknorm.settings.training import Settings
 
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
 WORDS = {

@@ -9,7 +9,7 @@ from tasknorm.norms import NORMS
 from tasknorm.report.lookup import Entry, entry, index, row_query
 from tasknorm.report.published import published
 from tasknorm.report.score import Score
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 Entries = dict[str, dict[str, Entry]]  # by row, then by column
 PRINTED = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}  # a learner as the paper prints it

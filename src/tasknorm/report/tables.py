@@ -10,7 +10,7 @@ from tasknorm.report.places import KINDS, Column, Entries, entries, ranked_rows
 from tasknorm.report.published import PublishedTable, published
 from tasknorm.report.render import Cell, Line, Table, line
 from tasknorm.report.score import Score
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 
 def paper_table(records: Sequence[Record], name: str) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tasknorm.estimates import in_hours
+from tasknorm.durations import in_hours
 from tasknorm.report import page, render
 from tasknorm.report.claims import claims_table, findings
 from tasknorm.report.drawing import saved
@@ -15,7 +15,7 @@ from tasknorm.report.page import Fact, Report, Section
 from tasknorm.report.places import KINDS, PRINTED, entries
 from tasknorm.report.render import Table, line
 from tasknorm.report.tables import paper_table
-from tasknorm.results import Record
+from tasknorm.runs.record import Record
 
 
 def write_report(records: Sequence[Record], out: Path) -> list[Path]:

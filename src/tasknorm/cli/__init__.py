@@ -1,0 +1,3 @@
+from tasknorm.cli.app import app
+
+__all__ = ["app"]

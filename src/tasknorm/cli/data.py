@@ -1,0 +1,139 @@
+"""The verbs of `tasknorm data`: list, download, import, check, show, sample."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tasknorm.cli.errors import errors
+from tasknorm.errors import DataError
+
+data = typer.Typer(no_args_is_help=True, help="Data sets: list, download, import, check, show, sample.")
+
+Name = Annotated[str, typer.Argument(help="A data set's name, or the path of a folder or archive.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@data.command("list", epilog="Example: tasknorm data list")
+def list_(as_json: Json = False) -> None:
+    """What is here, what is missing and how to get it."""
+    from tasknorm.data.listing import listed
+    from tasknorm.data.places import data_folder
+
+    with errors():
+        rows = listed(data_folder())
+    if as_json:
+        print(json.dumps({"folder": str(data_folder()), "sources": [asdict(row) for row in rows]}, indent=2))
+        return
+    print(f"data folder: {data_folder()} (set TASKNORM_DATA for another)")
+    for row in rows:
+        print(f"{row.name:20} {row.state:8} {row.detail}")
+
+
+@data.command(epilog="Example: tasknorm data download omniglot")
+def download(
+    name: Annotated[str, typer.Argument(help="omniglot, mnist, cifar10, cifar100 or quickdraw.")],
+    classes: Annotated[list[str] | None, typer.Option("--class", help="A class of quickdraw; repeat it.")] = None,
+) -> None:
+    """Fetch a data set from its official address; goes on where it broke off."""
+    from tasknorm.data.downloads.fetch import fetch
+    from tasknorm.data.places import data_folder
+
+    with errors():
+        place = fetch(name, data_folder(), classes or [])
+    print(place)
+
+
+@data.command("import", epilog="Example: tasknorm data import my_photos --as photos --splits splits.json")
+def import_(
+    path: Annotated[Path, typer.Argument(help="A folder or archive.")],
+    name: Annotated[str, typer.Option("--as", help="The name to use it by.")],
+    splits: Annotated[
+        Path | None, typer.Option(help='JSON: {"train": \\[class, ...], "valid": ..., "test": ...}.')
+    ] = None,
+    records: Annotated[bool, typer.Option(help="Write it as Meta-Dataset's records.")] = False,
+) -> None:
+    """Check a data set's layout and copy it into the data folder; `data check` decodes its images."""
+    from tasknorm.data.importing import import_source
+    from tasknorm.data.places import data_folder
+
+    with errors():
+        spec = import_source(path, name, data_folder(), splits, records).spec
+    for split, part in spec.splits.items():
+        print(f"{split}: {len(part.classes)} classes, {sum(part.images)} images")
+
+
+@data.command(epilog="Example: tasknorm data check omniglot")
+def check(name: Name) -> None:
+    """Decode every image; name each bad file. Exit code 1 if there are any."""
+    from tasknorm.data import opened
+    from tasknorm.data.check import bad_images
+    from tasknorm.data.sources.source import images_by_class
+
+    bad = 0
+    with errors():
+        source = opened(name)
+        for message in bad_images(source):
+            print(message, file=sys.stderr)
+            bad += 1
+    print(f"{name}: {sum(images_by_class(source.spec))} images read, {bad} bad")
+    if bad:
+        raise typer.Exit(1)
+
+
+@data.command(epilog="Example: tasknorm data show glyphs --split test --out glyphs.png")
+def show(
+    name: Name,
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
+    classes: Annotated[int, typer.Option(min=1, help="Rows.")] = 20,
+    images: Annotated[int, typer.Option(min=1, help="Columns.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="The PNG to write; NAME.png if left out.")] = None,
+) -> None:
+    """Write a PNG with some images of some classes."""
+    from tasknorm.data import opened
+    from tasknorm.data.contact_sheet import sheet
+
+    with errors():
+        source = opened(name)
+        out = out or Path(f"{Path(name).stem}.png")
+        if out.suffix != ".png":
+            raise DataError(f"{out}: the picture is a .png file, got {out.suffix or 'no suffix'}; rename it")
+        sheet(source, split, classes, images).save(out)
+    print(out)
+
+
+@data.command(epilog="Example: tasknorm data sample glyphs --split train --episodes 6000 --seed 0 --json")
+def sample(
+    name: Annotated[str, typer.Argument(metavar="SPEC_OR_NAME", help="A dataset_spec.json, or a data set.")],
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
+    episodes: Annotated[int, typer.Option(min=1)] = 6000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    way: Annotated[
+        int | None, typer.Option(min=1, help="Fixed episodes of so many classes; variable ones if left out.")
+    ] = None,
+    shot: Annotated[int, typer.Option(help="Context images per class of fixed episodes.")] = 1,
+    targets: Annotated[int, typer.Option(help="Target images per class of fixed episodes.")] = 15,
+    as_json: Json = False,
+) -> None:
+    """What do the episodes of a data set look like? Needs no images."""
+    from tasknorm.data import FixedSampler, VariableSampler, opened, read_spec, statistics
+    from tasknorm.data.sampling.draw import Sampler
+    from tasknorm.data.sources.source import chosen_split
+
+    with errors():
+        spec = read_spec(name) if name.endswith(".json") else opened(name).spec
+        part = chosen_split(spec, split)
+        caps = (40, 400) if split == "train" else (50, 500)
+        sampler: Sampler = FixedSampler(part, way, shot, targets) if way else VariableSampler(part, *caps)
+        found = statistics(sampler, episodes, seed)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    for key, value in found.items():
+        quantiles = ", ".join(f"{level}: {number:g}" for level, number in value["quantiles"].items())
+        print(f"{key:8} mean {value['mean']:8.2f}  std {value['std']:8.2f}  quantiles {quantiles}")

@@ -1,0 +1,39 @@
+"""Errors of the command: one clear message on standard error, and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """In place of a traceback: 2 for what the caller can put right, 1 for failures, 128 + n after signal n."""
+    from tasknorm.errors import (
+        DataError,
+        DivergedError,
+        FailedRunsError,
+        LostProcessError,
+        SettingsError,
+        StoppedError,
+        WeightsError,
+    )
+
+    try:
+        yield
+    except BrokenPipeError:  # whoever reads what we print has read enough
+        raise typer.Exit(1) from None
+    except (DataError, SettingsError, WeightsError, ModuleNotFoundError, OSError) as error:
+        _leave(error, 2)
+    except (DivergedError, LostProcessError, FailedRunsError) as error:
+        _leave(error, 1)
+    except StoppedError as error:
+        _leave(error, 128 + error.received)
+
+
+def _leave(error: Exception, code: int) -> None:
+    print(f"tasknorm: {error}", file=sys.stderr)
+    raise typer.Exit(code) from None

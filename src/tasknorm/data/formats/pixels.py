@@ -1,0 +1,117 @@
+"""An image as numbers: decoding bytes, and resizing as each protocol does it.
+
+Meta-Dataset resizes bilinearly with aligned corners and without anti-aliasing (its decoder.py); MAML's
+Omniglot ends up with nearest neighbours, since its images have one bit, and miniImageNet with Lanczos (its
+resize_images.py).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from tasknorm.errors import DataError
+
+Pixels: TypeAlias = NDArray[np.uint8]
+Resize: TypeAlias = Callable[[Pixels, int], Pixels]
+
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MAX_PIXELS = 50_000_000
+SKIPPED = (
+    0xDB,
+    0xC4,
+    0xDD,
+    *range(0xE0, 0xEE),
+    0xEF,
+    0xFE,
+)  # JPEG tables, comments and the like; not Adobe's
+MODES = {1: "L", 3: "RGB"}
+
+
+def decoded(data: bytes, channels: int, where: str) -> Pixels:
+    """The image in `data`, uint8 `(height, width, channels)`.
+
+    Raises:
+        DataError: if it is no image, is cut short, or is absurdly large; names `where` it came from.
+    """
+    try:
+        with _jpeg(data, where) or Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            _check_size(image.size, where)
+            pixels = np.asarray(image if image.mode == MODES[channels] else image.convert(MODES[channels]))
+    except DataError:
+        raise
+    except Exception as error:  # a broken file makes Pillow raise nearly anything
+        raise DataError(
+            f"{where}: an image is one of {', '.join(FORMATS)}, whole and intact, got {len(data)} bytes that "
+            f"do not decode ({error}); fetch the file again or remove it"
+        ) from error
+    return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def _jpeg(data: bytes, where: str) -> Image.Image | None:
+    """An ordinary JPEG, decoded without `Image.open`, which reads headers longer than it decodes.
+
+    None for anything else: `Image.open` knows more, and says what is wrong.
+    """
+    at = 2
+    while data[:2] == b"\xff\xd8" and at + 10 <= len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4])
+        if marker in (0xC0, 0xC1, 0xC2):  # start of frame: height, width, number of components
+            size = int.from_bytes(data[at + 7 : at + 9]), int.from_bytes(data[at + 5 : at + 7])
+            mode = {1: "L", 3: "RGB"}.get(data[at + 9])
+            if mode is None or 0 in size:
+                return None
+            _check_size(size, where)
+            return Image.frombytes(mode, size, data, "jpeg", mode, "")
+        if marker not in SKIPPED:
+            return None
+        at += 2 + length
+    return None
+
+
+def _check_size(size: tuple[int, int], where: str) -> None:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise DataError(
+            f"{where}: an image has at most {MAX_PIXELS:,} pixels, got {width} x {height}; "
+            "if it is no decompression bomb, shrink it first"
+        )
+
+
+def nearest(image: Pixels, size: int) -> Pixels:
+    """`(height, width, channels)` to `(size, size, channels)`: the nearest pixel's value."""
+    return _resampled(image, size, Image.Resampling.NEAREST)
+
+
+def lanczos(image: Pixels, size: int) -> Pixels:
+    """`(height, width, channels)` to `(size, size, channels)`, with a Lanczos filter."""
+    return _resampled(image, size, Image.Resampling.LANCZOS)
+
+
+def bilinear(image: Pixels, size: int) -> Pixels:
+    """`(height, width, channels)` to `(size, size, channels)`, bilinear with aligned corners."""
+    if image.shape[:2] == (size, size):
+        return image
+    planes = torch.from_numpy(image[None].astype(np.float32)).permute(0, 3, 1, 2)
+    rounded: Pixels = bilinear_planes(planes, size).to(torch.uint8)[0].permute(1, 2, 0).numpy()
+    return rounded
+
+
+def bilinear_planes(planes: Tensor, size: int) -> Tensor:
+    """`(images, channels, height, width)` to float `(..., size, size)`, to be rounded down."""
+    return F.interpolate(planes.float(), (size, size), mode="bilinear", align_corners=True).add_(0.5)
+
+
+def _resampled(image: Pixels, size: int, resampling: Image.Resampling) -> Pixels:
+    if image.shape[:2] == (size, size):
+        return image
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    return np.asarray(picture.resize((size, size), resampling)).reshape(size, size, image.shape[2])

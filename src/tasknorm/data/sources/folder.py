@@ -1,0 +1,149 @@
+"""Anybody's images: one folder per class, `<class>/<image>`, as a folder or a zip archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+from tasknorm.data.formats.pixels import Resize, bilinear
+from tasknorm.data.formats.tree import Tree
+from tasknorm.data.sources.image_files import ImageFiles
+from tasknorm.data.sources.source import plain_spec, shuffled
+from tasknorm.data.spec import SPLITS
+from tasknorm.errors import DataError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+ClassSplits: TypeAlias = Mapping[str, list[str]]
+
+
+class Folder(ImageFiles):
+    """A tree of images, one folder per class.
+
+    Args:
+        path: a folder or zip archive of `<class>/<image>`; folders around all of it are skipped.
+        splits: `{"train": [class, ...], "valid": [...], "test": [...]}`, or a JSON file that holds this, or
+            holds it by data set name. Without it 70, 15 and 15 % of the classes, in an order that is the same
+            everywhere.
+        name: of the source; the path's last part if left out.
+        channels: 3 for colour, 1 for grey.
+        resize: how images are brought to one size; Meta-Dataset's way by default.
+
+    Raises:
+        DataError: if there are no such images, or the splits do not name the classes found.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        splits: ClassSplits | Path | str | None = None,
+        name: str | None = None,
+        channels: int = 3,
+        resize: Resize = bilinear,
+    ) -> None:
+        self.tree = Tree(path)
+        self.origin = str(Path(path).resolve())
+        self.channels, self.resize = channels, resize
+        name = name or Path(path).stem
+        found = _files_by_class(self.tree)
+        if isinstance(splits, (str, Path)):
+            splits = read_splits(Path(splits), name)
+        chosen = splits_of(found, splits, str(path))
+        self.spec = plain_spec(name, {split: {c: len(found[c]) for c in chosen[split]} for split in SPLITS})
+        self._files = [found[class_name] for class_name in self.spec.class_names]
+
+
+def _files_by_class(tree: Tree) -> dict[str, list[str]]:
+    images = [PurePosixPath(name) for name in tree.names if name.lower().endswith(SUFFIXES)]
+    outer = _outer_folders(images)
+    found: dict[str, list[str]] = {}
+    for image in images:
+        if len(image.parts) != outer + 2:
+            raise DataError(
+                f"{tree.path}: images lie in one folder per class, <class>/<image>, got {str(image)!r}; "
+                "move it into its class's folder"
+            )
+        found.setdefault(image.parts[outer], []).append(str(image))
+    if not found:
+        raise DataError(
+            f"{tree.path}: a source holds <class>/<image> files ({', '.join(SUFFIXES)}), got "
+            f"{len(tree.names)} files and none of these; correct the path"
+        )
+    return found
+
+
+def _outer_folders(images: list[PurePosixPath]) -> int:
+    """How many folders lie around all classes."""
+    outer = 0
+    while images and all(len(image.parts) > outer + 2 for image in images):
+        if len({image.parts[outer] for image in images}) > 1:
+            break
+        outer += 1
+    return outer
+
+
+def splits_of(classes: Mapping[str, Any], splits: ClassSplits | None, where: str) -> dict[str, list[str]]:
+    """The classes of each split, checked against those found.
+
+    Raises:
+        DataError: if a class is named that was not found; classes that no split names are left out.
+    """
+    if splits is None:
+        order, count = shuffled(sorted(classes)), len(classes)
+        valid = min(round(0.15 * count), (count - 1) // 2)
+        train = count - 2 * valid
+        splits = {
+            "train": order[:train],
+            "valid": order[train : train + valid],
+            "test": order[train + valid :],
+        }
+    unknown = [name for split in SPLITS for name in splits.get(split, []) if name not in classes]
+    if unknown:
+        raise DataError(
+            f"{where}: splits name classes that are there, got {unknown[0]!r} ({len(unknown)} such) beside "
+            f"{len(classes)} classes found; correct the splits or add its images"
+        )
+    return {split: sorted(splits.get(split, [])) for split in SPLITS}
+
+
+def split_names(path: Path) -> list[str]:
+    """The data sets that a splits file speaks of; none if it holds one set of splits without a name."""
+    content = _content(path)
+    return [] if not isinstance(content, dict) or set(content) & set(SPLITS) else sorted(content)
+
+
+def read_splits(path: Path, name: str) -> ClassSplits | None:
+    """The splits of data set `name` in a JSON file; None if the file is about others only.
+
+    Raises:
+        DataError: if it is not such a file.
+    """
+    content = _content(path)
+    if isinstance(content, dict) and not set(content) & set(SPLITS):
+        if name not in content:
+            return None
+        content = content[name]
+    if not _are_splits(content):
+        raise DataError(
+            f"{path}: splits are lists of class names under {', '.join(SPLITS)}, each class in one, "
+            f"got {str(content)[:60]!r}; correct the file"
+        )
+    splits: ClassSplits = content
+    return splits
+
+
+def _content(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: splits are a readable JSON file, got {error}; correct the file") from error
+
+
+def _are_splits(content: object) -> bool:
+    if not isinstance(content, dict) or not set(content) <= set(SPLITS):
+        return False
+    if not all(isinstance(names, list) for names in content.values()):
+        return False
+    every = [name for names in content.values() for name in names]
+    return all(isinstance(name, str) for name in every) and len(set(every)) == len(every)

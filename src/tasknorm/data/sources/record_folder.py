@@ -1,0 +1,73 @@
+"""Meta-Dataset's own form: a folder of TFRecord files, one per class, and a `dataset_spec.json`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from tasknorm.data.formats.dataset_spec import FILE_NAME, FILE_PATTERN, read_spec
+from tasknorm.data.formats.pixels import Pixels, bilinear, decoded
+from tasknorm.data.formats.records import RecordFile
+from tasknorm.data.formats.tree import stamp
+from tasknorm.data.sources.source import images_by_class
+from tasknorm.errors import DataError
+
+
+class RecordFolder:
+    """Images in records.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        DataError: if a class's file is missing; on reading, if it holds fewer records than the spec says.
+    """
+
+    channels = 3
+    resize = staticmethod(bilinear)
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.origin = str(self.path.resolve())
+        self.spec = read_spec(self.path)
+        self._counts = images_by_class(self.spec)
+        self._files = [RecordFile(self.path / FILE_PATTERN.format(i)) for i in range(len(self._counts))]
+        missing = [file.path for file, count in zip(self._files, self._counts, strict=True) if count]
+        missing = [path for path in missing if not path.is_file()]
+        if missing:
+            raise DataError(
+                f"{missing[0]}: each class of {FILE_NAME} has its file, {len(missing)} are missing; copy "
+                "them, or convert the data set again"
+            )
+
+    def image(self, class_id: int, number: int) -> Pixels:
+        return self.images(class_id, [number])[0]
+
+    def images(self, class_id: int, numbers: Sequence[int]) -> list[Pixels]:
+        examples = list(self._checked(class_id).examples(numbers))
+        for number, (_, label) in zip(numbers, examples, strict=True):
+            if label != class_id:
+                raise DataError(
+                    f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got "
+                    f"{label}; the spec contradicts the file, convert the data set again"
+                )
+        places = (self.where(class_id, number) for number in numbers)
+        return [decoded(data, self.channels, where) for (data, _), where in zip(examples, places, strict=True)]
+
+    def where(self, class_id: int, number: int) -> str:
+        return f"{self._files[class_id].path}, record {number}"
+
+    def fingerprint(self) -> str:
+        paths = [self.path / FILE_NAME, *(file.path for file in self._files if file.path.is_file())]
+        return hashlib.sha256(" ".join(stamp(path) for path in paths).encode()).hexdigest()
+
+    def _checked(self, class_id: int) -> RecordFile:
+        """A class's file, which holds as many records as the spec says; read once."""
+        file = self._files[class_id]
+        if len(file) != self._counts[class_id]:
+            raise DataError(
+                f"{file.path}: {FILE_NAME} says {self._counts[class_id]} images, the file holds {len(file)}; "
+                "copy the file again, or convert the data set again"
+            )
+        return file

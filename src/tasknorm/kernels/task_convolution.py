@@ -1,0 +1,133 @@
+"""The convolution of many tasks' images, each task with a weight of its own, as one matrix product a task.
+
+    y = columns(x) weight' + bias        columns: what the kernel sees at each output pixel, (pixels, height width in)
+
+Where all tasks share one weight, as in MAML's first step, and for the gradient of a weight that they share, the images
+of all tasks are one batch, and torch's own convolution is faster.
+
+Everything is kept with the channels last, so that making columns copies long runs, results are images without another
+copy, and sums over space run along the channels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from tasknorm.kernels.task_products import as_matrix, convolved, gradients
+from tasknorm.kernels.tracing import apply
+from tasknorm.kernels.windows import Windows, columns
+
+
+def task_convolution(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    windows: Windows,
+    adapted_weight: Tensor | None = None,
+    adapted_bias: Tensor | None = None,
+) -> Tensor:
+    """Convolve each task's images with its own weight.
+
+    Args:
+        x: images of one task after the other, `(tasks n, in, h, w)`.
+        weight: `(tasks, out, in, *windows.kernel)`; fastest with the channels last, or expanded from one task's.
+        bias: `(tasks, out)`, or None.
+        windows: kernel, stride and padding.
+        adapted_weight: if given, what to convolve with, a constant `(tasks, out, in, *windows.kernel)`. The derivative
+            by it is that by `weight`, which is then `(out, in, *windows.kernel)`: see `tied`.
+        adapted_bias: the same for `bias`.
+
+    Returns:
+        `(tasks n, out, height, width)`, with the channels last in memory.
+    """
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return _composed(x, *_tied(weight, bias, adapted_weight, adapted_bias), windows)
+    y: Tensor = apply(_Convolution, x, weight, bias, adapted_weight, adapted_bias, windows)
+    return y
+
+
+def tied(initial: Tensor, adapted: Tensor) -> Tensor:
+    """The adapted weights of tasks, `(tasks, ...)`, whose derivative by the initial ones, `(...)`, is that of a sum.
+
+    First-order MAML's: adapted = initial - inner_lr gradients, the latter constants.
+    """
+    return adapted + (initial - initial.detach())
+
+
+def _tied(
+    weight: Tensor, bias: Tensor | None, adapted_weight: Tensor | None, adapted_bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    if adapted_weight is None:
+        return weight, bias
+    return tied(weight, adapted_weight), None if bias is None or adapted_bias is None else tied(bias, adapted_bias)
+
+
+def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
+    """The convolution out of operations that have derivatives of any order."""
+    matrix = as_matrix(weight)
+    seen = columns(x, windows).reshape(len(weight), -1, matrix.shape[-1])
+    y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
+    return _as_images(y, len(x), windows.output_size(x))
+
+
+def _as_images(rows: Tensor, count: int, size: tuple[int, int]) -> Tensor:
+    """`(tasks, n height width, channels)` as images `(tasks n, channels, height, width)`."""
+    return rows.reshape(count, *size, -1).permute(0, 3, 1, 2)
+
+
+class _Convolution(Function):
+    """The convolution by `task_products`."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        adapted_weight: Tensor | None,
+        adapted_bias: Tensor | None,
+        windows: Windows,
+    ) -> Tensor:
+        at = (weight, bias) if adapted_weight is None else (adapted_weight, adapted_bias)
+        if torch.compiler.is_compiling():
+            y: Tensor = torch.ops.tasknorm.convolution(x, *at, *windows)
+            return y
+        return convolved(x, *at, *windows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.windows = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, weight, _, adapted_weight, _ = ctx.saved_tensors
+        wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+        compiling = torch.compiler.is_compiling()
+        if torch.is_grad_enabled() and not compiling:
+            return _differentiable_backward(ctx, grad)
+        found: Any = torch.ops.tasknorm.convolution_gradients if compiling else gradients
+        is_tied = adapted_weight is not None
+        at = adapted_weight if is_tied else weight
+        grad_x, grad_weight, grad_bias = found(grad, x, at, *ctx.windows, wants_x, is_tied)
+        return (
+            grad_x if wants_x else None,
+            grad_weight if wants_weight else None,
+            grad_bias if wants_bias else None,
+            None,
+            None,
+            None,
+        )
+
+
+def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
+    """The gradients with a graph, for second derivatives."""
+    x, *weights = ctx.saved_tensors
+    needed: list[bool] = ctx.needs_input_grad[:3]
+    wanted = [tensor for tensor, is_needed in zip((x, *weights[:2]), needed, strict=True) if is_needed]
+    y = _composed(x, *_tied(*weights), ctx.windows)
+    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
+    return *(next(found) if is_needed else None for is_needed in needed), None, None, None

@@ -1,0 +1,100 @@
+"""The processes that share one training: each meta-batch's tasks are divided between them.
+
+Started by `torchrun`, which tells each process its rank; without it there is one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from tasknorm.errors import LostProcessError
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together.
+
+    Args:
+        rank: its number.
+        count: how many there are.
+        local: its number on this machine, and so of its device.
+    """
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0
+    _parent: int = field(default_factory=os.getppid)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the process that writes files and speaks."""
+        return self.rank == 0
+
+    def share(self, tasks: int) -> range:
+        """Which of so many tasks are this process's: neighbours, so that they can pass together."""
+        return range(self.rank * tasks // self.count, (self.rank + 1) * tasks // self.count)
+
+    def add(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all processes."""
+        if self.count == 1 or not tensors:
+            return
+        device = _place()
+        flat = torch.cat([tensor.detach().reshape(-1).to(device) for tensor in tensors])
+        with _lost():
+            distributed.all_reduce(flat)
+        parts = flat.split([tensor.numel() for tensor in tensors])
+        with torch.no_grad():
+            for tensor, part in zip(tensors, parts, strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def same(self, value: Any) -> Any:
+        """The first process's value, in every process."""
+        if self.count == 1:
+            return value
+        values = [value]
+        with _lost():
+            distributed.broadcast_object_list(values)
+        return values[0]
+
+    def check_parent(self) -> None:
+        """Raise if `torchrun` itself has been killed: nobody would ever end this process."""
+        if self.count > 1 and os.getppid() != self._parent:
+            raise LostProcessError("torchrun, which started this process, has ended")
+
+
+@contextmanager
+def connected(device: str) -> Iterator[Processes]:
+    """The processes that `torchrun` started, connected by nccl on cuda and by gloo elsewhere; otherwise this one."""
+    if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Processes()
+        return
+    rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    if device == "cuda":
+        torch.cuda.set_device(local)
+    distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    try:
+        here = Processes(rank, count, local)
+        here.same(None)  # nobody begins before everybody is there
+        yield here
+    finally:
+        distributed.destroy_process_group()
+
+
+def _place() -> torch.device:
+    """Where tensors have to be to travel."""
+    return torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
+
+
+@contextmanager
+def _lost() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:
+        raise LostProcessError(f"another process of this training has ended or cannot be reached ({error})") from error

@@ -1,0 +1,171 @@
+"""The parts of a run, from its settings: learner, norms and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tasknorm.conversion import convert
+from tasknorm.data import (
+    SCALINGS,
+    Cached,
+    Direct,
+    Episodes,
+    FixedSampler,
+    Mixture,
+    Source,
+    Spec,
+    VariableSampler,
+    opened,
+    scaled,
+)
+from tasknorm.data.places import data_folder
+from tasknorm.data.sampling.draw import Sampler
+from tasknorm.data.sampling.episodes import Images
+from tasknorm.data.sources.source import chosen_split, images_by_class
+from tasknorm.episode import Episode
+from tasknorm.errors import DataError, SettingsError
+from tasknorm.learners import LEARNERS, Learner
+from tasknorm.nets import NETS
+from tasknorm.norms import NORMS
+from tasknorm.settings.training import ONLY, Settings
+from tasknorm.training.pretraining import load_pretrained
+from tasknorm.training.recomputation import recompute
+
+LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
+
+
+def learner_of(settings: Settings, *, pretrained: bool = True) -> Learner:
+    """A learner with the run's initial weights; not the pretrained ones where others will take their place."""
+    torch.manual_seed(settings.seed)
+    options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
+    options |= {"filters": settings.filters} if settings.filters else {}
+    options |= {"way": settings.way} if settings.learner == "maml" else {}
+    options |= {"film": True} if settings.film else {}
+    norm = norm_maker(settings)
+    try:
+        net = NETS[settings.net](norm, **options)
+    except ValueError as error:
+        raise SettingsError(f"net={settings.net} contradicts image_size={settings.image_size}: {error}") from None
+    if settings.pretrained is not None and pretrained:
+        load_pretrained(net, Path(settings.pretrained))
+    if settings.recompute:
+        recompute(net)
+    chosen = {name: getattr(settings, name) for name in ONLY[settings.learner] if getattr(settings, name) is not None}
+    if settings.learner == "maml":
+        return LEARNERS["maml"](net, compiled=settings.compile, **chosen)
+    if settings.compile:
+        net.compile()
+    return (
+        LEARNERS["cnaps"](net, norm, **chosen) if settings.learner == "cnaps" else LEARNERS["protonets"](net, **chosen)
+    )
+
+
+def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
+    """Makes the norms that meta-training uses."""
+    kind = NORMS[settings.trained_norm]
+    options: dict[str, Any] = {
+        "eps": settings.eps,
+        "momentum": settings.momentum,
+        "affine": {"all": True, "none": False}.get(settings.affine, "offset"),
+    }
+    if settings.alpha is not None:
+        options |= {"alpha": settings.alpha}
+    if settings.schedule is not None:
+        options |= {"schedule": settings.schedule}
+    return partial(kind, **options)
+
+
+def task_of(
+    settings: Settings,
+    split: str,
+    seed: int | None = None,
+    *,
+    sources: Sequence[str] | None = None,
+    way: int | None = None,
+) -> Callable[[int], Episode]:
+    """Task number i of a split, scaled for the net.
+
+    Args:
+        settings: of the run.
+        split: train, valid or test.
+        seed: of the tasks; the run's if left out.
+        sources: each task is of one of these; the run's if left out.
+        way: classes of a task, unless they vary; the run's if left out.
+    """
+    channels = channels_of(settings)
+    chosen = [opened_once(source) for source in sources or settings.sources]
+    images = [images_of(source, settings.image_size, channels) for source in chosen]
+    samplers = [sampler_of(settings, each.spec, split, way) for each in images]
+    sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
+    episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
+    return lambda number: scaled(episodes[number], SCALINGS[settings.scale])
+
+
+def images_of(source: Source, size: int, channels: int) -> Images:
+    """A source's images from its cache, or straight from its files where a cache would fill a disk."""
+    needed = sum(images_by_class(source.spec)) * source.channels * size**2
+    return Cached(source, size, channels) if needed <= LARGEST_CACHE else Direct(source, size, channels)
+
+
+def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
+    """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
+    part = chosen_split(spec, split)
+    trains = split == "train"
+    targets = settings.train_targets if trains else settings.targets
+    if settings.sampling == "variable":
+        test_caps = settings.test_max_way, settings.test_max_context
+        max_way, max_context = (settings.max_way, settings.max_context) if trains else test_caps
+        return VariableSampler(part, max_way, max_context, max_targets=targets)
+    way = way or (settings.train_way if trains else settings.way)
+    if way > len(part.classes):
+        setting = "train_way" if trains and settings.train_way != settings.way else "way"
+        raise DataError(
+            f"{spec.name}: {way}-way tasks of its {split} split need as many classes, got {len(part.classes)} of "
+            f"{len(spec.class_names)}; lower {setting}, or give it a splits file with more"
+        )
+    return FixedSampler(part, way, settings.shot, targets, settings.rotate)
+
+
+def validated_sources(settings: Settings) -> tuple[str, ...]:
+    """The sources to validate on: those that were named, or the training sources that have classes for it.
+
+    Raises:
+        DataError: if one that was named has none.
+    """
+    named = settings.validation_sources
+    sources = named.split(",") if named else settings.sources
+    valid = tuple(source for source in sources if opened_once(source).spec.splits["valid"].classes)
+    if named and len(valid) < len(sources):
+        raise DataError(
+            f"validation needs sources with valid classes, and of {named} only {', '.join(valid) or 'none'} has some; "
+            "leave the others out of validation_sources, or name some in their splits files"
+        )
+    return valid
+
+
+def channels_of(settings: Settings) -> int:
+    """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised."""
+    return max(opened_once(source).channels for source in settings.all_sources)
+
+
+def opened_once(source: str) -> Source:
+    """A source, read from its place once in a process: listing a large archive takes a second."""
+    return _opened(source, data_folder())
+
+
+@cache
+def _opened(source: str, root: Path) -> Source:
+    return opened(source, root)
+
+
+def as_norm(learner: Learner, norm: str, settings: Settings) -> Learner:
+    """The learner with its weights under a norm that shares its training; itself if the norm is its own."""
+    if norm == settings.trained_norm:
+        return learner
+    return convert(learner, norm, where="extractor.*" if settings.learner == "cnaps" else None)

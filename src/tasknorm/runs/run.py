@@ -1,0 +1,121 @@
+"""One run from its description: train, test, and what stays in its folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasknorm.episode import Episode
+from tasknorm.errors import DataError, SettingsError
+from tasknorm.evaluation.evaluation import accuracies
+from tasknorm.files import write_atomically
+from tasknorm.learners import Learner
+from tasknorm.machine.devices import chosen_device
+from tasknorm.machine.processes import Processes, connected
+from tasknorm.runs.curves import curves
+from tasknorm.runs.meta_test import FINAL, alphas_of, meta_test, validation_tasks
+from tasknorm.runs.parts import as_norm, learner_of, task_of
+from tasknorm.runs.record import CONFIG, RESULT, read_record, result_text
+from tasknorm.settings.config import read_config
+from tasknorm.settings.training import Settings, parsed
+from tasknorm.training.checkpoint import last_iteration
+from tasknorm.training.loop import CHECKPOINTS, train
+from tasknorm.training.weights import label, weights_of, write_weights
+
+MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
+LENGTH = "iterations"  # may also differ, but not be less than what is done
+
+
+def run(settings: Settings, folder: Path) -> dict[str, Any]:
+    """Train, test and record one run; goes on from its newest checkpoint, and does nothing if it is finished.
+
+    A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
+    validation at its former end and the schedule of BRN's bounds stay.
+
+    Returns:
+        The contents of `result.json`.
+    """
+    device = chosen_device(settings.device)
+    with connected(device.type) as processes:
+        if processes.same(is_finished(folder, settings.iterations) if processes.first else None):
+            result = read_record(folder).result
+            print(f"{folder}: finished already", file=sys.stderr)
+            return result
+        if processes.count > settings.meta_batch:
+            raise SettingsError(
+                f"meta_batch={settings.meta_batch} tasks cannot be shared by {processes.count} processes; start fewer"
+            )
+        learner = learner_of(settings).to(device)
+        tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
+        if settings.validate_every and not valid_tasks:
+            raise DataError(
+                f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
+                "name some in its splits file"
+            )
+        if processes.first:
+            (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
+            if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[LENGTH] != settings.iterations:
+                write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+        validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
+        train(learner, settings, tasks, validate, folder, processes)
+        if processes.first:
+            write_weights(folder / FINAL, weights_of(learner), label(settings.learner, settings.trained_norm))
+        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": torch.get_num_threads()}
+        result |= curves(folder) if processes.first else {}
+        result |= {"alphas": alphas_of(learner), "accuracies": []}
+        result |= meta_test(settings, folder, processes) if settings.test_tasks else {}
+        if processes.first:
+            write_atomically(folder / RESULT, result_text(result))
+    return result
+
+
+def is_finished(folder: Path, iterations: int) -> bool:
+    """Whether a folder holds the record of a run of so many iterations."""
+    return (folder / RESULT).exists() and bool(read_config(folder / CONFIG)[LENGTH] >= iterations)
+
+
+def validation(
+    learner: Learner, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], processes: Processes
+) -> dict[str, dict[str, float]]:
+    """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
+    found: dict[str, dict[str, float]] = {}
+    for norm in settings.tested_norms:
+        model = as_norm(learner, norm, settings)
+        for source, episode in episodes.items():
+            table = accuracies(model, episode, settings.validation_tasks, processes=processes)
+            found.setdefault(norm, {})[source] = float(table.mean(0).max())
+    return found
+
+
+def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bool) -> Settings:
+    """The settings of the run in a folder: what its config says, or a config file and flags.
+
+    Raises:
+        SettingsError: if the folder is in use and is not to be resumed, or the settings contradict the run in it.
+    """
+    given = (read_config(config) if config else {}) | given
+    used = folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
+    if used and not resume:
+        raise SettingsError(f"{folder}: a run needs an empty folder, and this is not; add --resume or choose another")
+    if not used:
+        return Settings.of(given)
+    if not (folder / CONFIG).exists():
+        raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
+    recorded = read_config(folder / CONFIG)
+    if not {"learner", LENGTH} <= set(recorded):
+        raise SettingsError(f"{folder / CONFIG}: to resume, it must hold a training's settings; choose another folder")
+    done = last_iteration(folder / CHECKPOINTS)
+    for key in given.keys() & recorded.keys() - set(MACHINE):
+        value = parsed(key, given[key])
+        if value != recorded[key] and not (key == LENGTH and isinstance(value, int) and value >= done):
+            raise SettingsError(
+                f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; leave it out"
+            )
+    Settings.of(recorded | given)  # refuses what is no setting
+    return Settings.of(recorded | {key: value for key, value in given.items() if key in (*MACHINE, LENGTH)})

@@ -1,0 +1,42 @@
+"""Every setting of a pretraining: a key of a config file and a flag of `tasknorm pretrain` alike."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tasknorm.errors import SettingsError
+from tasknorm.settings.config import in_words
+
+
+class Pretraining(BaseModel):
+    """Every setting of a pretraining."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
+    net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="The feature extractor.")
+    image_size: int = Field(84, ge=1, description="Height and width of the images.")
+    scale: Literal["unit", "signed", "standard"] = Field("signed", description="To [0, 1], [-1, 1], or standardised.")
+    epochs: int = Field(125, ge=1, description="Passes over all images.")
+    batch: int = Field(256, ge=2, description="Images of each step.")
+    learning_rate: float = Field(0.1, gt=0, description="Of SGD with momentum 0.9.")
+    divide_every: int = Field(25, ge=1, description="Epochs between divisions of the learning rate by 10.")
+    weight_decay: float = Field(1e-4, ge=0, description="Of all weights.")
+    crop: int = Field(8, ge=0, description="Shift images by up to so many pixels, at random.")
+    flip: bool = Field(True, description="Mirror images at random; not for characters.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights, order, crops and flips.")
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
+
+    @classmethod
+    def of(cls, given: dict[str, object]) -> Pretraining:
+        """The given settings.
+
+        Raises:
+            SettingsError: names the setting that is unknown or wrong.
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise SettingsError("; ".join(in_words(e, cls) for e in error.errors())) from None

@@ -1,0 +1,118 @@
+"""Checkpoints: everything that training needs to go on bit for bit, written whole or not at all.
+
+A checkpoint is a folder named by its iteration: weights as safetensors, the rest (optimizer, random states, best
+validation accuracies) by `torch.save`, and an index with their checksums. The last two are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from tasknorm.files import atomic_folder
+from tasknorm.training.weights import check_label
+
+KEPT = 2
+WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
+
+
+class Checkpoint(NamedTuple):
+    """Training after some iterations.
+
+    Args:
+        iteration: how many.
+        weights: of the learner, by name.
+        state: all else, made of dicts, lists, numbers, strings and tensors.
+    """
+
+    iteration: int
+    weights: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint, about: Mapping[str, str]) -> Path:
+    """Add a checkpoint to a folder, then remove all but the last two.
+
+    Args:
+        folder: of checkpoints.
+        checkpoint: what to keep.
+        about: whose it is (see `tasknorm.training.weights.label`).
+    """
+    place = folder / f"{checkpoint.iteration:08d}"
+    state = io.BytesIO()
+    torch.save(checkpoint.state, state)
+    files = {WEIGHTS: safetensors.torch.save(checkpoint.weights), STATE: state.getvalue()}
+    index = dict(about) | {"iteration": checkpoint.iteration, "sha256": {k: _checksum(v) for k, v in files.items()}}
+    if place.exists():  # damaged, or training would have begun from it
+        shutil.rmtree(place)
+    with atomic_folder(place) as part:
+        for name, content in (files | {INDEX: json.dumps(index, indent=2).encode()}).items():
+            _write_through(part / name, content)
+    for old in _places(folder)[KEPT:]:
+        shutil.rmtree(old)
+    return place
+
+
+def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str], object]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None if there is none.
+
+    Args:
+        folder: of checkpoints.
+        about: whose it must be.
+        say: is told of each damaged one.
+
+    Raises:
+        WeightsError: if it is of another learner, norm or version.
+    """
+    for place in _places(folder):
+        try:
+            index = json.loads((place / INDEX).read_bytes())
+            files = {name: _whole(place / name, checksum) for name, checksum in index["sha256"].items()}
+            iteration, weights, state = index["iteration"], files[WEIGHTS], files[STATE]
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            say(f"{place}: damaged ({error}); falling back to the checkpoint before it")
+            continue
+        check_label(place, index, about)
+        loaded = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
+        return Checkpoint(iteration, safetensors.torch.load(weights), loaded)
+    return None
+
+
+def last_iteration(folder: Path) -> int:
+    """The number of the newest checkpoint, whole or not; 0 if there is none."""
+    return max((int(place.name) for place in _places(folder)), default=0)
+
+
+def _places(folder: Path) -> list[Path]:
+    """Checkpoints, newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _whole(path: Path, checksum: str) -> bytes:
+    content = path.read_bytes()
+    if _checksum(content) != checksum:
+        raise ValueError(f"{path.name} does not have its checksum")
+    return content
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

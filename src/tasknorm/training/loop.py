@@ -1,0 +1,195 @@
+"""The one meta-training loop, for every learner: section 2.1, with the settings of appendix B."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tasknorm.episode import Episode
+from tasknorm.errors import DivergedError, LostProcessError, StoppedError
+from tasknorm.learners import Learner
+from tasknorm.machine.processes import Processes
+from tasknorm.machine.threads import in_order
+from tasknorm.settings.training import Settings
+from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.training.meta_step import meta_step
+from tasknorm.training.watch import Watch
+from tasknorm.training.weights import label, weights_of, write_weights
+
+CHECKPOINTS = "checkpoints"
+Accuracies = dict[str, float]  # by source
+Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
+
+
+def train(
+    learner: Learner,
+    settings: Settings,
+    episode: Callable[[int], Episode],
+    validate: Validate,
+    folder: Path,
+    processes: Processes | None = None,
+) -> None:
+    """Meta-train a learner, from the newest checkpoint in `folder` if there is one.
+
+    Leaves the trained weights in `learner`, `best.safetensors` (and `best-NORM.safetensors` for norms that share this
+    training), `metrics.jsonl` and `checkpoints/` in `folder`.
+
+    Args:
+        learner: with its initial weights, on its device.
+        settings: of the run.
+        episode: training task number i, ready for the learner but for its device.
+        validate: accuracies of a learner on the validation tasks, by norm and source.
+        folder: of the run.
+        processes: the processes that train together; this one alone if left out.
+
+    Raises:
+        StoppedError: after SIGINT or SIGTERM, when the checkpoint is written.
+        DivergedError: at a loss or gradient that is not finite; the last good checkpoint stays.
+        LostProcessError: if another process of the training has ended.
+    """
+    processes = processes or Processes()
+    device = next(learner.parameters()).device
+    parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
+    about = label(settings.learner, settings.trained_norm)
+
+    start, best = _resume(learner, optimizer, folder, about, processes)
+    share = processes.share(settings.meta_batch)
+    numbers = (i * settings.meta_batch + task for i in range(start, settings.iterations) for task in share)
+    tasks = in_order(episode, numbers, settings.workers, ahead=2 * len(share))
+    watch = Watch(
+        folder,
+        start,
+        settings.iterations,
+        settings.meta_batch,
+        tensorboard=settings.tensorboard,
+        quiet=not processes.first,
+    )
+
+    def validated(iteration: int) -> None:
+        accuracies = validate(learner)
+        watch.validation(iteration, accuracies)
+        for norm, by_source in accuracies.items():
+            if is_better(by_source, best.get(norm, {})):
+                best[norm] = by_source
+                if processes.first:
+                    write_weights(folder / best_name(norm, settings), weights_of(learner), about)
+
+    with _signals() as received, watch, _telling_how_to_go_on(folder):
+        for iteration in range(start + 1, settings.iterations + 1):
+            episodes = [next(tasks).to(device) for _ in share]
+            first = (iteration - 1) * settings.meta_batch + share.start
+            optimizer.param_groups[0]["lr"] = learning_rate(settings, iteration)
+
+            learner.train()
+            optimizer.zero_grad()
+            try:
+                step = meta_step(learner, episodes, settings, processes, first=first, stop=bool(received))
+            except DivergedError as error:
+                raise DivergedError(f"iteration {iteration}: {error}; lower the learning rate") from None
+            if settings.clip is not None:
+                nn.utils.clip_grad_value_(parameters, settings.clip)
+            optimizer.step()
+            context = sum(len(episode.context_y) for episode in episodes) / len(episodes)
+            watch.step(iteration, step.loss, step.accuracy, optimizer.param_groups[0]["lr"], context)
+
+            last = iteration == settings.iterations
+            if settings.validate_every and (last or iteration % settings.validate_every == 0):
+                validated(iteration)
+            if (last or step.stop or iteration % settings.checkpoint_every == 0) and processes.first:
+                state = _state(optimizer, best)
+                write_checkpoint(folder / CHECKPOINTS, Checkpoint(iteration, weights_of(learner), state), about)
+            if step.stop and not last:
+                raise StoppedError(f"stopped after iteration {iteration}", received[0] if received else signal.SIGTERM)
+            processes.check_parent()
+        if settings.validate_every and not best:  # it was stopped before its first validation, and is long enough
+            validated(settings.iterations)
+
+
+def learning_rate(settings: Settings, iteration: int) -> float:
+    """The learning rate of an iteration, the first being 1."""
+    halvings = (iteration - 1) // settings.halve_every if settings.halve_every else 0
+    return settings.learning_rate * 0.5**halvings
+
+
+def is_better(accuracies: Accuracies, best: Accuracies) -> bool:
+    """CNAPs' rule for the best weights: a higher accuracy on at least half of the sources, even if others fall.
+
+    >>> is_better({"a": 0.5, "b": 0.2, "c": 0.9}, {"a": 0.4, "b": 0.3, "c": 0.8})
+    True
+    """
+    higher = sum(accuracy > best.get(source, -1.0) for source, accuracy in accuracies.items())
+    return 2 * higher >= len(accuracies)
+
+
+def best_name(norm: str, settings: Settings) -> str:
+    """The file with the best weights for a norm, by validation."""
+    return "best.safetensors" if norm == settings.norm else f"best-{norm}.safetensors"
+
+
+def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies]) -> dict[str, Any]:
+    """All of training but the weights."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    random = {"torch": torch.get_rng_state(), "cuda": cuda}
+    return {"optimizer": optimizer.state_dict(), "best": dict(best), "random": random}
+
+
+def _resume(
+    learner: Learner, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], processes: Processes
+) -> tuple[int, dict[str, Accuracies]]:
+    """Load the newest checkpoint: the iterations done, and the best validation accuracies, by norm."""
+    say = partial(print, file=sys.stderr)
+    found = newest_checkpoint(folder / CHECKPOINTS, about, say) if processes.first else None
+    checkpoint: Checkpoint | None = processes.same(found)
+    if checkpoint is None:
+        return 0, {}
+    learner.load_state_dict(checkpoint.weights)
+    optimizer.load_state_dict(checkpoint.state["optimizer"])
+    torch.set_rng_state(checkpoint.state["random"]["torch"])
+    if torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
+    return checkpoint.iteration, checkpoint.state["best"]
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Numbers of the signals that asked to stop. A second one stops at once."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def note(number: int, frame: object) -> None:
+        received.append(number)
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
+    hint = f"go on with: tasknorm train --out {folder} --resume"
+    try:
+        yield
+    except StoppedError as error:
+        raise StoppedError(f"{error}; {hint}", error.received) from None
+    except DivergedError as error:
+        raise DivergedError(f"{error}; the last good checkpoint is in {folder / CHECKPOINTS}") from None
+    except LostProcessError as error:
+        raise LostProcessError(f"{error}; {hint}, under torchrun again") from None

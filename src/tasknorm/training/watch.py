@@ -1,0 +1,121 @@
+"""What a person sees of a training, and what stays of it: a progress bar, `metrics.jsonl`, TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from statistics import mean
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tasknorm.files import write_atomically
+
+METRICS = "metrics.jsonl"
+
+
+class Watch:
+    """Records each iteration, and shows a bar if standard error is a terminal.
+
+    Args:
+        folder: where `metrics.jsonl` is; lines after `start` are dropped, since training goes on from there.
+        start: iterations done already.
+        iterations: of the whole run.
+        meta_batch: tasks of each.
+        tensorboard: also write TensorBoard's events, below `folder/tensorboard`.
+        quiet: do nothing at all.
+    """
+
+    def __init__(
+        self, folder: Path, start: int, iterations: int, meta_batch: int, *, tensorboard: bool, quiet: bool
+    ) -> None:
+        self.quiet, self.meta_batch = quiet, meta_batch
+        self.console = Console(file=sys.stderr)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("training", total=iterations, completed=start)
+        self._began = self._last = time.monotonic()
+        self._start = start
+        if quiet:
+            return
+        self._board = _board(folder / "tensorboard", start) if tensorboard else None
+        _keep_until(folder / METRICS, start)
+        self._file = (folder / METRICS).open("a", buffering=1)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+        if not self.quiet:
+            self._file.close()
+            if self._board is not None:
+                self._board.close()
+
+    def step(self, iteration: int, loss: float, accuracy: float, learning_rate: float, context: float) -> None:
+        """Record one iteration; `context` is the mean size of its contexts."""
+        seconds = self._seconds()
+        rate = (iteration - self._start) * self.meta_batch / (self._last - self._began)
+        values = {"loss": loss, "accuracy": accuracy, "learning_rate": learning_rate, "context": context}
+        self._write(iteration, **values, seconds=seconds)
+        words = f"loss {loss:.3f}  accuracy {accuracy:.1%}  {rate:.0f} tasks/s"
+        self._bar.update(self._task, completed=iteration, description=words)
+
+    def validation(self, iteration: int, accuracies: dict[str, dict[str, float]]) -> None:
+        """Record a validation: accuracy by norm and source."""
+        values = {}
+        for norm, by_source in accuracies.items():
+            values[f"validation/{norm}"] = mean(by_source.values())
+            if len(by_source) > 1:
+                values |= {f"validation/{norm}/{source}": value for source, value in by_source.items()}
+        self._write(iteration, **values, seconds=self._seconds())
+
+    def say(self, text: str) -> None:
+        """Tell the person something."""
+        if not self.quiet:
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def _seconds(self) -> float:
+        """Since this was last asked: those of all lines add up to the time of training."""
+        before, self._last = self._last, time.monotonic()
+        return self._last - before
+
+    def _write(self, iteration: int, **values: float) -> None:
+        if self.quiet:
+            return
+        self._file.write(json.dumps({"iteration": iteration} | values) + "\n")
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(name, value, iteration)
+
+
+def _keep_until(path: Path, iteration: int) -> None:
+    """Drop the lines of later iterations, and one that was not written to its end."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text().splitlines(keepends=True):
+        if not line.endswith("\n") or json.loads(line)["iteration"] > iteration:
+            break
+        kept.append(line)
+    write_atomically(path, "".join(kept).encode())
+
+
+def _board(folder: Path, start: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise ModuleNotFoundError(
+            "tensorboard=True needs TensorBoard, which is not installed; pip install 'tasknorm[tensorboard]'"
+        ) from None
+    return SummaryWriter(str(folder), purge_step=start + 1)

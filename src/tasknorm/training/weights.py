@@ -1,0 +1,59 @@
+"""A learner's weights as a safetensors file that says whose they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from tasknorm.errors import WeightsError
+from tasknorm.files import write_atomically
+
+FORMAT = "1"  # of weights and checkpoints; changes when older readers would misread them
+
+
+def label(learner: str, norm: str) -> dict[str, str]:
+    """What a file says about its weights."""
+    return {"format": FORMAT, "tasknorm": version("tasknorm"), "learner": learner, "norm": norm}
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """The model's state, each tensor by itself in memory."""
+    return {name: tensor.detach().clone().contiguous() for name, tensor in model.state_dict().items()}
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor], about: dict[str, str]) -> None:
+    """Write weights, whole or not at all."""
+    # One entry: safetensors keeps several in no order, and equal weights are to be equal files.
+    write_atomically(path, save(dict(weights), {"about": json.dumps(about)}))
+
+
+def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
+    """The weights in a file.
+
+    Raises:
+        WeightsError: if the file is damaged or says something else about itself than `about`.
+    """
+    if not path.is_file():
+        raise WeightsError(f"{path}: there are no such weights; correct the path, or finish the training")
+    try:
+        with safe_open(path, "pt") as file:
+            check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except SafetensorError as error:
+        raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
+
+
+def check_label(path: Path, found: Mapping[str, str], about: Mapping[str, str]) -> None:
+    """Raise if a file is of another learner, norm or format than `about` says."""
+    for key in ("format", "learner", "norm"):
+        if found.get(key) != about[key]:
+            raise WeightsError(
+                f"{path}: its {key} must be {about[key]}, got {found.get(key, 'none')} (written by tasknorm "
+                f"{found.get('tasknorm', 'unknown')}); use the {'version' if key == 'format' else key} that wrote it"
+            )

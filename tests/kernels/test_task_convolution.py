@@ -1,0 +1,84 @@
+"""Convolution by windows: equal to torch's, task by task, in value and derivatives of first and second order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tasknorm.kernels import task_products
+from tasknorm.kernels.task_convolution import task_convolution
+from tasknorm.kernels.windows import Windows
+
+CASES = [
+    Windows((3, 3), (2, 2), (1, 1)),
+    Windows((3, 2), (1, 2), (0, 1)),
+    Windows((1, 1), (2, 3), (0, 0)),  # a stride that skips pixels
+    Windows((2, 3), (3, 1), (1, 0)),
+]
+
+
+def inputs(windows: Windows, channels: int = 2) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(3 * 2, channels, 7, 6), (3, 4, channels, *windows.kernel), (3, 4)]
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for shape in shapes]
+
+
+def expected(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, windows: Windows) -> torch.Tensor:
+    tasks = zip(x.unflatten(0, (3, -1)), weight, bias, strict=True)
+    return torch.cat([F.conv2d(*task, windows.stride, windows.padding) for task in tasks])
+
+
+@pytest.mark.parametrize("windows", CASES)
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_equals_torchs_convolution(windows: Windows, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_products, "CHUNK", chunk)
+    tensors = inputs(windows)
+    ours, theirs = task_convolution(*tensors, windows), expected(*tensors, windows)
+    torch.testing.assert_close(ours, theirs)
+    factor = torch.randn_like(theirs)
+    gradients = [torch.autograd.grad((y * factor).sum(), tensors) for y in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("windows", CASES)
+def test_second_derivatives(windows: Windows) -> None:
+    tensors = inputs(windows, channels=1)
+    assert torch.autograd.gradgradcheck(lambda *t: task_convolution(*t, windows), tensors)
+
+
+def test_without_bias_and_without_gradients_for_the_images() -> None:
+    x, weight, _ = inputs(CASES[0])
+    y = task_convolution(x.detach(), weight, None, CASES[0])
+    torch.testing.assert_close(y, expected(x, weight, torch.zeros(3, 4, dtype=x.dtype), CASES[0]))
+    y.sum().backward()
+    assert weight.grad is not None
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("windows", CASES)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_weight_that_tasks_share_has_a_gradient_for_each(windows: Windows, channels: int) -> None:
+    x, weight, bias = inputs(windows, channels)
+    shared = [tensor[:1].detach().expand_as(tensor).requires_grad_() for tensor in (weight, bias)]
+    own = [tensor.detach().contiguous().requires_grad_() for tensor in shared]
+    ours, theirs = task_convolution(x, *shared, windows), expected(x, *own, windows)
+    torch.testing.assert_close(ours, theirs)
+    factor = torch.randn_like(theirs)
+    ours_by, theirs_by = (torch.autograd.grad(y, (x, *at), factor) for y, at in ((ours, shared), (theirs, own)))
+    torch.testing.assert_close(ours_by, theirs_by)
+
+
+@pytest.mark.parametrize("windows", CASES)
+def test_adapted_weights_give_their_gradient_to_the_initial_ones(windows: Windows) -> None:
+    x, *adapted = inputs(windows)
+    initial = [tensor[0].detach().clone().requires_grad_() for tensor in adapted]
+    y = task_convolution(x, *initial, windows, *(tensor.detach() for tensor in adapted))
+    theirs = expected(x, *adapted, windows)
+    torch.testing.assert_close(y, theirs)
+    factor = torch.randn_like(theirs)
+    grad_x, *by_task = torch.autograd.grad(theirs, (x, *adapted), factor)
+    sums = [gradient.sum(0) for gradient in by_task]
+    for create_graph in (False, True):
+        ours = torch.autograd.grad(y, (x, *initial), factor, retain_graph=True, create_graph=create_graph)
+        torch.testing.assert_close(ours, (grad_x, *sums))

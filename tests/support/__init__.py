@@ -1,0 +1,1 @@
+"""What the tests share: small data, tasks, learners, runs and grids; the oracle of the norms."""

@@ -1,0 +1,60 @@
+"""Small runs on glyphs for tests: settings, and the command in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tasknorm.settings.training import Settings
+
+TINY = {
+    "source": "glyphs",
+    "filters": 8,
+    "iterations": 12,
+    "meta_batch": 4,
+    "train_way": 5,
+    "train_targets": 2,
+    "targets": 2,
+    "validate_every": 5,
+    "validation_tasks": 4,
+    "test_tasks": 4,
+    "checkpoint_every": 4,
+    "device": "cpu",
+}
+
+
+def tiny(**changes) -> Settings:
+    """Settings of a run of a second."""
+    return Settings.of({"learner": "protonets"} | TINY | changes)
+
+
+def flags(settings: Settings) -> list[str]:
+    """The same settings as words of a command."""
+    words = []
+    for name, value in settings.model_dump(exclude_none=True).items():
+        flag = name.replace("_", "-")
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return words
+
+
+def started(*words: object, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """`tasknorm words` in a process of its own, with one thread."""
+    command = [sys.executable, *launcher, "-m", "tasknorm", *map(str, words)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code and what it wrote, when it has ended."""
+    out, err = process.communicate(timeout=100)
+    return process.returncode, out, err
+
+
+def wait_for_lines(path: Path, count: int, process: subprocess.Popen[str]) -> None:
+    """Until a file has so many lines, or the process has ended."""
+    while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < count):
+        time.sleep(0.002)

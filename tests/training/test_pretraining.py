@@ -1,0 +1,80 @@
+"""Pretraining: learns, goes on where it stopped, and serves every norm."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from support.data_files import write_pets
+from tasknorm import NORMS, nets
+from tasknorm.errors import SettingsError, WeightsError
+from tasknorm.settings.pretraining import Pretraining
+from tasknorm.training.pretraining import augmented, load_pretrained, pretrain, settled_pretraining
+
+
+@pytest.fixture
+def settings(tmp_path, monkeypatch):
+    write_pets(tmp_path / "pets", classes=8, images=6)
+    monkeypatch.setenv("TASKNORM_CACHE", str(tmp_path / "cache"))
+    return Pretraining.of(
+        {
+            "source": str(tmp_path / "pets"),
+            "net": "resnet-small",
+            "image_size": 16,
+            "batch": 10,
+            "epochs": 3,
+            "learning_rate": 0.02,
+            "crop": 1,
+            "device": "cpu",
+        }
+    )
+
+
+def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
+    said = []
+    record = pretrain(settings, tmp_path / "through", said.append)
+    assert len(said) == len(record["epochs"]) == 3
+    assert record["epochs"][-1]["loss"] < record["epochs"][0]["loss"]
+    pretrain(settings.model_copy(update={"epochs": 2}), tmp_path / "twice", said.append)
+    (tmp_path / "twice" / "extractor.safetensors").unlink()
+    pretrain(settings, tmp_path / "twice", said.append)
+    with pytest.raises(SettingsError, match=r"batch=12 contradicts the pretraining in .*, which has batch=10"):
+        pretrain(settings.model_copy(update={"batch": 12}), tmp_path / "twice", said.append)
+    path = tmp_path / "through" / "extractor.safetensors"
+    assert path.read_bytes() == (tmp_path / "twice" / "extractor.safetensors").read_bytes()
+    for norm in NORMS.values():
+        net = nets.resnet_small(norm, film=True, image_shape=(3, 16, 16))
+        before = net.stem.weight.clone()
+        load_pretrained(net, path)
+        assert not torch.equal(net.stem.weight, before)
+        assert not torch.equal(net.norm.running_mean, torch.zeros_like(net.norm.running_mean))
+        assert net.norm.num_batches_tracked == 0  # or BRN's schedule would be over before it begins
+    with pytest.raises(WeightsError, match="of another net than Conv4"):
+        load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
+
+
+def test_what_goes_on_keeps_its_settings(settings, tmp_path):
+    (tmp_path / "run").mkdir()
+    assert settled_pretraining({"epochs": "2"}, tmp_path / "run", False).epochs == 2
+    (tmp_path / "run" / "config.json").write_text(settings.model_dump_json())
+    assert settled_pretraining({"epochs": "7"}, tmp_path / "run", True) == settings.model_copy(update={"epochs": 7})
+    with pytest.raises(SettingsError, match="a pretraining needs an empty folder"):
+        settled_pretraining({}, tmp_path / "run", False)
+
+
+def test_augmentation_moves_and_mirrors_each_image():
+    random = torch.Generator().manual_seed(0)
+    images = torch.arange(4 * 25, dtype=torch.uint8).view(4, 1, 5, 5)
+    assert torch.equal(augmented(images, 0, False, random), images)
+    mirrored = augmented(images, 0, True, random)
+    assert {torch.equal(a, b) or torch.equal(a, b.flip(-1)) for a, b in zip(mirrored, images, strict=True)} == {True}
+    moved = augmented(images, 2, False, random)
+    assert moved.shape == images.shape
+    assert not torch.equal(moved, images)
+
+
+def test_errors_name_the_setting():
+    with pytest.raises(SettingsError, match="epoch is no setting"):
+        Pretraining.of({"epoch": 3})
+    with pytest.raises(SettingsError, match=r"net .*'conv4'"):
+        Pretraining.of({"net": "conv4"})
