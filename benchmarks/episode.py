@@ -21,8 +21,7 @@ from torch.func import functional_call
 import tasknorm
 from stopwatch import fastest
 from tasknorm import NORMS, Episode
-from tasknorm.learners import CNAPs, ProtoNets
-from tasknorm.learners.tasks import class_means
+from tasknorm.learners import CNAPs, ProtoNets, class_means
 from tasknorm.nets import protonets_conv4, resnet_small
 
 NORM = NORMS["TaskNorm-I"]

@@ -13,7 +13,7 @@ from tasknorm.report.places import KINDS, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.render import markdown
 from tasknorm.report.tables import paper_table
-from tasknorm.runs.record import Record, read_record, records
+from tasknorm.runs import Record, read_record, records
 
 RESULTS = Path(__file__).parent.parent / "results"
 GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
@@ -22,8 +22,8 @@ GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
 def row(record: Record, norm: str, targets: str = "all") -> float:
     """The accuracy of the weights that did best on validation tasks, with the run's own way."""
     found = [
-        each.accuracy
-        for each in record.accuracies()
+        each.accuracy.mean
+        for each in record.results
         if (each.weights, each.norm, each.targets, each.way) == ("best", norm, targets, record.settings.way)
     ]
     assert len(found) == 1
@@ -32,8 +32,8 @@ def row(record: Record, norm: str, targets: str = "all") -> float:
 
 @pytest.mark.parametrize("record", records(RESULTS), ids=lambda record: record.folder.name)
 def test_every_record_has_its_test_tasks_and_labels(record: Record) -> None:
-    assert {each.tasks for each in record.accuracies()} == {record.settings.test_tasks}
-    for each in record.accuracies():
+    assert {each.tasks for each in record.results} == {record.settings.test_tasks}
+    for each in record.results:
         label, _, unaudited = each.label.partition(" (not audited: ")
         assert label == ("transductive" if each.norm == "TBN" else "non-transductive")
         by_running_moments = record.settings.learner == "maml" and each.norm in ("CBN", "BRN")
@@ -43,14 +43,14 @@ def test_every_record_has_its_test_tasks_and_labels(record: Record) -> None:
 def test_the_readme_has_the_accuracies_of_the_records() -> None:
     text = (RESULTS / "README.md").read_text()
     for record in records(RESULTS / "accuracy"):
-        for each in record.accuracies():
+        for each in record.results:
             if each.weights == "best":
                 assert str(each) in text
 
 
 def test_maml_on_omniglot() -> None:
     record = read_record(RESULTS / "accuracy" / "maml-omniglot-5-1-TaskNorm-I")
-    assert (record.settings.norm, record.settings.first_order, record.settings.test_tasks) == ("TaskNorm-I", True, 600)
+    assert (record.settings.norm, record.settings.own.first_order, record.settings.test_tasks) == ("TaskNorm-I", True, 600)
     assert record.result["seconds"] < 30 * 60
     assert row(record, "TaskNorm-I") >= 0.92
 
@@ -105,7 +105,7 @@ def ranks_of_the_guide() -> str:
     ours, theirs = {}, {}
     for name in names:
         scores = entries(records(RESULTS / "paper"), name).items()
-        rows = {row: {norm: found.score for norm, found in line.items()} for row, line in scores}
+        rows = {row: {norm: found.accuracy for norm, found in line.items()} for row, line in scores}
         theirs[name] = published()[name].average_rank
         ours[name] = average_ranks(ranked_rows(rows, theirs[name]).values())
     lines = ["| norm | " + " | ".join(KINDS[name].title for name in names) + " |", "|---" * (1 + len(names)) + "|"]

@@ -13,9 +13,8 @@ import pytest
 
 from tasknorm.compare import LEAST, fitting, planned
 from tasknorm.errors import SettingsError
-from tasknorm.grid.estimates import Speed, kind
 from tasknorm.report.comparison import Comparison
-from tasknorm.runs.record import read_record
+from tasknorm.runs import Speed, read_record
 
 NORMS = ["TBN", "LN", "TaskNorm-I"]
 WORDS = ("compare", "--norms", ",".join(NORMS), "--iterations", "3", "--tasks", "4", "--processes", "2")
@@ -93,7 +92,7 @@ def test_bad_questions_get_clear_answers(words: tuple[str, ...], message: str, t
 
 def test_the_budget_decides_how_long_each_training_is() -> None:
     runs = planned({"learner": "protonets", "way": 5, "test_tasks": 10}, ["CBN", "LN"], LEAST, Path("unused"))
-    known = {kind(runs[0]): Speed(iteration=0.1, task=0.0, test=0.01)}
+    known = {runs[0].at(Path()).kind(): Speed(iteration=0.1, task=0.0, test=0.01)}
     one, two = (fitting(runs, known, 120.0, processes) for processes in (1, 2))
     assert 0.1 * 2 * one < 120 < 0.1 * 2 * two < 240
     assert fitting(runs, known, 240.0, 1) > one

@@ -13,10 +13,8 @@ from tasknorm.errors import SettingsError
 from tasknorm.grid.experiments import DIAGRAMS, SCALES, all_runs, combinations, experiment, names, run_name, together
 from tasknorm.grid.grid_run import GridRun
 from tasknorm.reproduce import reproduce
-from tasknorm.runs.run import run
-from tasknorm.settings.pretraining import Pretraining
+from tasknorm.settings import PretrainSettings
 from tasknorm.settings.training import Settings
-from tasknorm.training.pretraining import pretrain
 
 EXPERIMENTS = [experiment(name) for name in names()]
 
@@ -77,7 +75,7 @@ def test_the_papers_settings_are_the_protocols():
     for learner in ("cnaps", "protonets"):
         trained = set(found[f"{learner}-meta_dataset-IN"].sources)
         assert set(found[f"{learner}-meta_dataset-IN"].validation_sources.split(",")) == trained | {"mscoco"}
-    assert found["pretrain-ilsvrc_2012-resnet18"] == Pretraining(source="ilsvrc_2012")
+    assert found["pretrain-ilsvrc_2012-resnet18"] == PretrainSettings(source="ilsvrc_2012")
 
 
 def test_runs_are_shared_and_must_agree():
@@ -143,10 +141,7 @@ def test_a_part_is_above_zero_and_at_most_one(tmp_path, part):
 
 def test_a_smoke_run_of_each_then_the_list_and_the_report(tmp_path, monkeypatch):
     for one in all_runs(EXPERIMENTS, "smoke", tmp_path):
-        if isinstance(one.settings, Pretraining):
-            pretrain(one.settings, tmp_path / one.name, say=lambda text: None)
-        else:
-            run(one.settings, tmp_path / one.name)
+        one.at(tmp_path).do()
     found = verb("--list", "--scale", "smoke", "--out", tmp_path)
     for one in EXPERIMENTS:
         count = len(one.runs("smoke", tmp_path))

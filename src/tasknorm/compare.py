@@ -10,20 +10,14 @@ from typing import Any
 import torch
 
 from tasknorm.errors import FailedRunsError, SettingsError
-from tasknorm.grid.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
-from tasknorm.grid.grid import Say, run_grid, tell
-from tasknorm.grid.grid_run import GridRun
-from tasknorm.machine.devices import cores
+from tasknorm.grid import GridRun, Say, keep_timings, run_grid, speeds, tell, timings
+from tasknorm.learners import CHARACTERS, LEARNERS
+from tasknorm.machine import cores
 from tasknorm.norms import NORMS, TaskNorm
-from tasknorm.report.comparison import Comparison
-from tasknorm.runs.parts import opened_once, sampler_of
-from tasknorm.runs.record import CONFIG, read_record
-from tasknorm.runs.run import run as run_once
-from tasknorm.settings.config import read_config
-from tasknorm.settings.papers import CHARACTERS
-from tasknorm.settings.pretraining import Pretraining
-from tasknorm.settings.training import SHARED, Settings
-from tasknorm.training.pretraining import EXTRACTOR, pretrain
+from tasknorm.report import Comparison
+from tasknorm.runs import Speed, opened_once, read_record, sampler_of
+from tasknorm.settings import SHARED, PretrainSettings, Settings, meant, read_config
+from tasknorm.training import RunFolder
 
 COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I")
 VALIDATIONS = 10  # of each training
@@ -67,8 +61,8 @@ def compare(
     if iterations is None and (iterations := _recorded(folder)) is not None:
         say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
     runs = planned(question, trained, iterations or LEAST, folder)
-    _check_tasks(runs)
-    if iterations is None:
+    _check_tasks(question, trained)
+    if iterations is None and runs[-1].settings.length:
         say("timing a few iterations")
         known = _speeds(runs, folder)
         left = 60 * minutes * RESERVE - (time.monotonic() - began)
@@ -84,29 +78,33 @@ def compare(
 
 def planned(question: Mapping[str, Any], trained: Sequence[str], iterations: int, folder: Path) -> list[GridRun]:
     """One run for each norm that is trained; CNAPs' extractor is pretrained first."""
+    learner = LEARNERS.get(question["learner"])
+    first: list[GridRun] = []
+    given = dict(question)
+    if learner is not None and learner.wants_pretrained and given.get("pretrained") is None:
+        given["pretrained"] = str(RunFolder(folder / PRETRAINING).extractor)
+        first = [GridRun(PRETRAINING, _pretraining(_settings(given, trained[0], iterations)))]
+    needs = tuple(run.name for run in first)
+    every = [_settings(given, norm, iterations) for norm in trained]
+    return [*first, *(GridRun(f"{settings.learner}-{settings.norm}", settings, needs) for settings in every)]
+
+
+def _settings(question: Mapping[str, Any], norm: str, iterations: int) -> Settings:
+    """A training of the comparison."""
     common: dict[str, Any] = {
         "sampling": "fixed",
         "train_way": question.get("way"),
         "train_targets": 5,
         "targets": 5,
-        "iterations": iterations,
-        "validate_every": max(1, iterations // VALIDATIONS),
         "validation_tasks": 20,
         "test_targets": "all,example,class",
-        "checkpoint_every": max(1, iterations // VALIDATIONS),
-    } | dict(question)
-    every = [
-        Settings.of(common | {"norm": norm} | ({"alpha": "functional-shared"} if _is_task_norm(norm) else {}))
-        for norm in trained
-    ]
-    if every[0].learner != "cnaps" or every[0].pretrained is not None:
-        return [GridRun(f"{settings.learner}-{settings.norm}", settings) for settings in every]
-    extractor = str(folder / PRETRAINING / EXTRACTOR)
-    runs = [GridRun(PRETRAINING, _pretraining(every[0]))]
-    for settings in every:
-        with_weights = settings.model_copy(update={"pretrained": extractor})
-        runs.append(GridRun(f"{settings.learner}-{settings.norm}", with_weights, needs=(PRETRAINING,)))
-    return runs
+    }
+    learner = LEARNERS.get(question["learner"])
+    if learner is None or learner.meta_trained:
+        every = max(1, iterations // VALIDATIONS)
+        common |= {"iterations": iterations, "validate_every": every, "checkpoint_every": every}
+    alpha = {"alpha": "functional-shared"} if issubclass(NORMS[norm], TaskNorm) else {}
+    return Settings.of(common | dict(question) | {"norm": norm} | alpha)
 
 
 def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float, processes: int) -> int:
@@ -121,14 +119,15 @@ def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float,
     Raises:
         SettingsError: if there is not even time for the few.
     """
-    trainings = [run for run in runs if isinstance(run.settings, Settings)]
+    trainings = [run for run in runs if run.name != PRETRAINING]
     rounds = -(-len(trainings) // processes) + len(runs) - len(trainings)
-    few = sum(seconds_of(run, known[kind(run)]) for run in runs) / processes + rounds * START
+    there = [run.at(Path()) for run in runs]
+    few = sum(run.seconds(known[run.kind()]) for run in there) / processes + rounds * START
     if few > seconds:
         least = few / RESERVE / 60 + 0.5
         raise SettingsError(f"budget must leave time for {LEAST} iterations; give it at least {least:.1f} minutes")
-    per_iteration = sum(known[kind(run)].iteration for run in trainings) / processes
-    return (trainings[0].iterations + int((seconds - few) / per_iteration)) // 10 * 10
+    per_iteration = sum(known[run.at(Path()).kind()].iteration for run in trainings) / processes
+    return (trainings[0].settings.length + int((seconds - few) / per_iteration)) // 10 * 10
 
 
 def _speeds(runs: Sequence[GridRun], folder: Path) -> dict[str, Speed]:
@@ -138,19 +137,16 @@ def _speeds(runs: Sequence[GridRun], folder: Path) -> dict[str, Speed]:
     try:
         short = timings(runs, folder)
         for run in short:
-            if isinstance(run.settings, Settings):
-                run_once(run.settings, folder / run.name)
-            else:
-                pretrain(run.settings, folder / run.name, lambda text: None)
+            run.at(folder).do()
         keep_timings(short, folder)
     finally:
         torch.set_num_threads(threads)
     return speeds(runs, folder)
 
 
-def _pretraining(settings: Settings) -> Pretraining:
+def _pretraining(settings: Settings) -> PretrainSettings:
     """A short pretraining of the extractor, on the training classes of the same source."""
-    return Pretraining.of(
+    return PretrainSettings.of(
         {
             "source": settings.source,
             "net": settings.net,
@@ -166,9 +162,10 @@ def _pretraining(settings: Settings) -> Pretraining:
     )
 
 
-def _check_tasks(runs: Sequence[GridRun]) -> None:
+def _check_tasks(question: Mapping[str, Any], trained: Sequence[str]) -> None:
     """Refuse what the data cannot give before anything is written."""
-    for settings in (run.settings for run in runs if isinstance(run.settings, Settings)):
+    for norm in trained:
+        settings = _settings({"pretrained": PRETRAINING} | dict(question), norm, LEAST)
         for spec in (opened_once(source).spec for source in settings.sources):
             for split in ("train", "valid", "test"):
                 if split != "valid" or spec.splits[split].classes:
@@ -177,18 +174,14 @@ def _check_tasks(runs: Sequence[GridRun]) -> None:
 
 def _recorded(folder: Path) -> int | None:
     """The iterations of a comparison that was begun in the folder."""
-    configs = [read_config(path) for path in sorted(folder.glob(f"*/{CONFIG}"))]
+    configs = [read_config(path) for path in sorted(folder.glob(f"*/{RunFolder(folder).config.name}"))]
     return next((int(config["iterations"]) for config in configs if "iterations" in config), None)
-
-
-def _is_task_norm(norm: str) -> bool:
-    return issubclass(NORMS[norm], TaskNorm)
 
 
 def _known(norms: Sequence[str]) -> Sequence[str]:
     for norm in norms:
         if norm not in NORMS:
-            raise SettingsError(f"norms are {', '.join(NORMS)}, got {norm!r}; name some of these")
+            raise SettingsError(f"unknown norm {norm!r}; {meant(norm, list(NORMS))}")
     if len(set(norms)) != len(norms) or not norms:
-        raise SettingsError(f"norms to compare are named once each, got {', '.join(norms) or 'none'}")
+        raise SettingsError(f"each norm to compare must be named once, got {', '.join(norms) or 'none'}")
     return norms

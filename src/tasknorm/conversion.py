@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parameter import is_lazy
 
-from tasknorm.norms import NORMS, Norm, TaskNorm
-from tasknorm.norms.running import RUNNING
+from tasknorm.norms import NORMS, RUNNING, Norm, TaskNorm
 
 Model = TypeVar("Model", bound=nn.Module)
 

@@ -1,4 +1,4 @@
-"""Everything that can go wrong in a command and has a message of its own; the command line turns these into exit codes."""
+"""What can go wrong in a command and has a message of its own; the command line turns each into an exit code."""
 
 from __future__ import annotations
 

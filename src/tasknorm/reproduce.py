@@ -7,15 +7,11 @@ from pathlib import Path
 
 from tasknorm.durations import in_hours
 from tasknorm.errors import DataError, SettingsError
-from tasknorm.grid.estimates import seconds_left
-from tasknorm.grid.experiments import DIAGRAMS, Experiment, all_runs
-from tasknorm.grid.grid import run_grid, tell
-from tasknorm.grid.grid_run import LOG, GridRun
-from tasknorm.machine.devices import cores
-from tasknorm.report.write import write_report
-from tasknorm.runs.parts import opened_once
-from tasknorm.runs.record import records
-from tasknorm.settings.pretraining import Pretraining
+from tasknorm.grid import DIAGRAMS, Experiment, GridRun, all_runs, run_grid, seconds_left, tell
+from tasknorm.machine import cores
+from tasknorm.report import write_report
+from tasknorm.runs import opened_once, records
+from tasknorm.training import RunFolder
 
 REPORT = "report"
 
@@ -42,12 +38,12 @@ def reproduce(
         Why runs failed, by name.
     """
     runs = _parts(experiments, scale, folder, part)
-    unfinished = [run for run in runs if not run.finished(folder)]
+    unfinished = [run for run in runs if not run.at(folder).finished()]
     lacking = without_data(unfinished) if engine == "local" else {}  # other machines may have theirs
     there = [run for run in runs if run.name not in lacking]
     failed = run_grid(there, folder, engine, processes, threads, say) if there else {}
     for name, why in failed.items():
-        log = folder / name / LOG
+        log = RunFolder(folder / name).log
         say(f"failed: {name}: {why}" + (f"\n  its log: {log}" if log.exists() else ""))
     for why in dict.fromkeys(lacking.values()):
         say(f"not begun: {', '.join(name for name in lacking if lacking[name] == why)}: {why}")
@@ -64,7 +60,7 @@ def listed(experiments: Sequence[Experiment], scale: str, folder: Path) -> Itera
     """Every table and figure: its runs, those finished in a folder, and what the others cost."""
     for one in experiments:
         runs = one.runs(scale, folder)
-        finished = sum(run.finished(folder) for run in runs)
+        finished = sum(run.at(folder).finished() for run in runs)
         left = seconds_left(runs, folder, cores())
         measured = "" if left is None else f"; about {in_hours(left)} left on {cores()} cores"
         yield f"{one.label}: {one.title}"
@@ -79,8 +75,7 @@ def without_data(runs: Sequence[GridRun]) -> dict[str, str]:
     """The runs that need a source which is not there, or a run that does, and which."""
     found: dict[str, str] = {}
     for run in runs:
-        s = run.settings
-        for source in (s.source,) if isinstance(s, Pretraining) else s.all_sources:
+        for source in run.settings.all_sources:
             try:
                 opened_once(source)
             except DataError as error:
@@ -98,5 +93,9 @@ def _parts(experiments: Sequence[Experiment], scale: str, folder: Path, part: fl
 def planned(experiments: Sequence[Experiment], scale: str, folder: Path, part: float = 1.0) -> Iterator[str]:
     """The runs of some experiments, and how far each is."""
     for run in _parts(experiments, scale, folder, part):
-        state = "finished" if run.finished(folder) else f"{run.done(folder)} of {run.iterations} iterations"
+        state = (
+            "finished"
+            if run.at(folder).finished()
+            else f"{run.at(folder).done()} of {run.settings.length} {run.settings.length_name}"
+        )
         yield f"{run.name}: {state}"

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from support.runs import flags, tiny
+from support.runs import run as run_experiment
 from tasknorm.cli import app
-from tasknorm.runs.run import run as run_experiment
 from tasknorm.settings.training import Settings
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
@@ -58,7 +58,7 @@ def test_train_then_evaluate(tmp_path):
 
 def test_a_config_file_and_flags_that_win(tmp_path):
     config = tmp_path / "tiny.json"
-    config.write_text(tiny(test_tasks=0, validate_every=0).model_dump_json())
+    config.write_text(json.dumps(tiny(test_tasks=0, validate_every=0).values()))
     result = run("train", "--config", config, "--iterations", "3", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["iterations"] == 3
@@ -121,5 +121,5 @@ def test_a_checkpoint_of_another_norm_is_refused(tmp_path):
     run_experiment(tiny(test_tasks=0, validate_every=0), tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
     config = tmp_path / "run" / "config.json"
-    config.write_text(tiny(norm="LN", test_tasks=0, validate_every=0).model_dump_json())
+    config.write_text(json.dumps(tiny(norm="LN", test_tasks=0, validate_every=0).values()))
     failed(run("train", "--out", tmp_path / "run", "--resume"), "its norm must be LN, got TaskNorm-I")

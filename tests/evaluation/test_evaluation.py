@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from support.runs import tiny
+from support.runs import run, tiny
 from tasknorm import convert
-from tasknorm.evaluation.evaluation import Mean, accuracies, evaluate, mean_interval
+from tasknorm.evaluation import Accuracy, accuracies, evaluate
 from tasknorm.evaluation.target_logits import target_logits
 from tasknorm.runs.meta_test import loaded
 from tasknorm.runs.parts import as_norm, learner_of, task_of
-from tasknorm.runs.run import run
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 LEARNERS = ["protonets", "maml", "cnaps"]
@@ -33,9 +32,9 @@ def trained(learner, norm):
 
 def test_the_interval_is_the_papers():
     values = torch.rand(600, dtype=torch.float64)
-    found = mean_interval(values)
+    found = Accuracy.over(values)
     assert found.interval == pytest.approx(1.96 * np.std(values.numpy()) / np.sqrt(600))
-    assert str(Mean(0.5, 0.012)) == "50.0% ± 1.2%"
+    assert str(Accuracy(0.5, 0.012)) == "50.0 ± 1.2"
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -90,8 +89,8 @@ def test_maml_reports_every_step_the_maximum_and_a_fixed_one():
     model, tasks = trained("maml", "TaskNorm-I")
     free, fixed = evaluate(model, tasks, 8), evaluate(model, tasks, 8, step=2)
     assert len(free.steps) == model.test_steps == 10
-    assert free.mean == free.maximum == fixed.maximum == free.steps[free.step - 1]
-    assert fixed.mean == free.steps[1]
+    assert free.accuracy == free.maximum == fixed.maximum == free.steps[free.step - 1]
+    assert fixed.accuracy == free.steps[1]
     assert "after step 2 (maximum over steps" in str(fixed)
     with pytest.raises(ValueError, match="step must be from 1 to the learner's test_steps=10, got 11"):
         evaluate(model, tasks, 8, step=11)
@@ -133,5 +132,5 @@ def test_transduction_is_what_lets_maml_with_tbn_work(tmp_path):
     run(settings, tmp_path)
     model = loaded(settings, tmp_path / "model.safetensors", "TBN")
     together, alone = (evaluate(model, task_of(settings, "test"), 30, way, step=5) for way in ("all", "example"))
-    assert together.mean.accuracy > 0.5
-    assert alone.mean.accuracy < 0.35
+    assert together.accuracy.mean > 0.5
+    assert alone.accuracy.mean < 0.35

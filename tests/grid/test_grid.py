@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,16 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from support.runs import tiny
+from support.runs import run, tiny
 from support.small_grid import small_grid
 from tasknorm.durations import in_hours
 from tasknorm.errors import SettingsError
-from tasknorm.grid.estimates import Speed, kind, seconds_left, seconds_of, speeds, timings
+from tasknorm.grid.estimates import seconds_left, speeds, timings
 from tasknorm.grid.grid import alone, run_grid
 from tasknorm.grid.grid_run import GridRun
-from tasknorm.runs.record import read_record
-from tasknorm.runs.run import run
-from tasknorm.settings.pretraining import Pretraining
+from tasknorm.runs import Speed, read_record, run_of
+from tasknorm.settings import PretrainSettings
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
@@ -49,13 +49,13 @@ def test_a_grid_goes_on_to_a_larger_part_of_its_iterations(tmp_path):
     whole = GridRun("one", tiny(test_tasks=0, validate_every=0, iterations=12))
     for share, iterations in ((0.25, 3), (0.5, 6)):
         wanted = whole.part(share)
-        assert not wanted.finished(tmp_path)
+        assert not wanted.at(tmp_path).finished()
         assert run_grid([wanted], tmp_path, processes=1, say=lambda text: None) == {}
-        assert wanted.finished(tmp_path)
-        assert wanted.done(tmp_path) == iterations
+        assert wanted.at(tmp_path).finished()
+        assert wanted.at(tmp_path).done() == iterations
         assert len((tmp_path / "one" / "metrics.jsonl").read_text().splitlines()) == iterations
-    assert whole.part(0.25).finished(tmp_path)  # the longer run serves
-    assert not whole.finished(tmp_path)
+    assert whole.part(0.25).at(tmp_path).finished()  # the longer run serves
+    assert not whole.at(tmp_path).finished()
     (tmp_path / "one" / "result.json").unlink()  # as if killed on its way: it ends where it is
     assert run_grid([whole.part(0.25)], tmp_path, processes=1, say=lambda text: None) == {}
     assert read_record(tmp_path / "one").settings.iterations == 6
@@ -65,11 +65,11 @@ def test_a_run_stopped_before_its_first_validation_can_end_where_it_is(tmp_path)
     settings = tiny(iterations=12, validate_every=10, checkpoint_every=2)
     run(settings.model_copy(update={"iterations": 4, "validate_every": 0}), tmp_path / "one")
     (tmp_path / "one" / "result.json").unlink()
-    (tmp_path / "one" / "config.json").write_text(settings.model_dump_json())
+    (tmp_path / "one" / "config.json").write_text(json.dumps(settings.values()))
     assert run_grid([GridRun("one", settings).part(0.25)], tmp_path, processes=1, say=lambda text: None) == {}
     record = read_record(tmp_path / "one")
     assert record.result["validation"]["iteration"] == [4]
-    assert {row.weights for row in record.accuracies()} == {"final", "best"}
+    assert {row.weights for row in record.results} == {"final", "best"}
 
 
 def test_grids_that_cannot_be_done_are_refused(tmp_path):
@@ -90,20 +90,20 @@ def test_pretrained_weights_may_move_with_the_grid(tmp_path):
     settings = {"learner": "cnaps", "filters": None, "image_size": 16}
     there = GridRun("run", tiny(**settings, pretrained="there/pre/extractor.safetensors"))
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text(there.settings.model_dump_json())
-    GridRun("run", tiny(**settings, pretrained="here/pre/extractor.safetensors")).check(tmp_path)
+    (tmp_path / "run" / "config.json").write_text(json.dumps(there.settings.values()))
+    GridRun("run", tiny(**settings, pretrained="here/pre/extractor.safetensors")).at(tmp_path).check()
     with pytest.raises(SettingsError, match="pretrained="):
-        GridRun("run", tiny(**settings, pretrained="there/other/extractor.safetensors")).check(tmp_path)
+        GridRun("run", tiny(**settings, pretrained="there/other/extractor.safetensors")).at(tmp_path).check()
 
 
 def started_grid(folder: Path, engine: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "support.small_grid", str(folder), engine]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=TESTS, start_new_session=True)
 
 
 def iterations(folder: Path) -> list[int]:
-    return [one.done(folder) for one in small_grid()]
+    return [one.at(folder).done() for one in small_grid()]
 
 
 def wait_until(reached: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -138,7 +138,7 @@ def test_interrupted_then_killed_then_gone_on_equals_one_that_ran_through(tmp_pa
     assert "the same command goes on with them" in err
     assert not processes_of(folder)
     for one in small_grid():
-        assert (folder / one.name / "checkpoints" / f"{one.done(folder):08d}").is_dir()
+        assert (folder / one.name / "checkpoints" / f"{one.at(folder).done():08d}").is_dir()
     before = sum(iterations(folder))
     process = started_grid(folder, "local")
     wait_until(lambda: sum(iterations(folder)) >= before + 10, process)
@@ -172,24 +172,27 @@ def test_estimates_come_from_runs_of_the_same_kind(tmp_path):
         GridRun("LN", tiny(norm="LN", iterations=1000)),
         GridRun("MAML", tiny(learner="maml", iterations=1000)),
     )
-    pretraining = GridRun("pretraining", Pretraining.of({"epochs": 30}))
-    assert kind(measured) == kind(alike) != kind(other)
+    pretraining = GridRun("pretraining", PretrainSettings.of({"epochs": 30}))
+    assert measured.at(tmp_path).kind() == alike.at(tmp_path).kind() != other.at(tmp_path).kind()
     assert seconds_left([alike], tmp_path, 1) is None
     run(measured.settings, tmp_path / "CBN")
     found = speeds([measured, alike], tmp_path)
-    assert list(found) == [kind(alike)]
-    assert min(found[kind(alike)]) > 0
-    assert seconds_left([measured, alike], tmp_path, 1) == seconds_of(alike, found[kind(alike)])
+    assert list(found) == [alike.at(tmp_path).kind()]
+    assert min(found[alike.at(tmp_path).kind()]) > 0
+    assert seconds_left([measured, alike], tmp_path, 1) == alike.at(tmp_path).seconds(found[alike.at(tmp_path).kind()])
     short = timings([measured, alike, other, pretraining], tmp_path)
-    assert [one.name for one in short] == [f".timing/{kind(other)}", f".timing/{kind(pretraining)}"]
-    assert [one.iterations for one in short] == [4, 2]
+    assert [one.name for one in short] == [
+        f".timing/{other.at(tmp_path).kind()}",
+        f".timing/{pretraining.at(tmp_path).kind()}",
+    ]
+    assert [one.settings.length for one in short] == [4, 2]
 
 
 def test_estimated_seconds():
     values = {"norm": "CBN", "iterations": 100, "validate_every": 10, "validation_tasks": 5, "test_tasks": 7}
     # 100 iterations, 10 validations of 5 tasks under 3 norms, 7 tests of 3 norms with the final and best weights
     seconds = 100 + 10 * 5 * 3 * 10 + 7 * 3 * 2 * 100
-    assert seconds_of(GridRun("", tiny(**values)), Speed(1, 10, 100)) == seconds
+    assert run_of(tiny(**values), Path()).seconds(Speed(1, 10, 100)) == seconds
     # MAML's step is chosen on the 5 validation tasks before each of 6 tests
-    assert seconds_of(GridRun("", tiny(learner="maml", **values)), Speed(1, 10, 100)) == seconds + 5 * 6 * 10
+    assert run_of(tiny(learner="maml", **values), Path()).seconds(Speed(1, 10, 100)) == seconds + 5 * 6 * 10
     assert in_hours(3600) == "1 h 0 min"

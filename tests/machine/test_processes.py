@@ -11,9 +11,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from support.runs import ended, flags, started, tiny, wait_for_lines
+from support.runs import ended, flags, run, started, tiny, wait_for_lines
 from tasknorm.machine.processes import Processes
-from tasknorm.runs.run import run
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 

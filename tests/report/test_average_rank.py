@@ -2,9 +2,9 @@
 
 import pytest
 
+from tasknorm.evaluation import Accuracy
 from tasknorm.report.average_rank import average_ranks, bold, groups, ranks
 from tasknorm.report.published import published
-from tasknorm.report.score import Score
 
 
 def ranked(name):
@@ -39,18 +39,18 @@ def test_bold_is_the_first_group_apart_from_three_slips_of_the_paper():
 
 
 def test_members_are_compared_with_the_best_of_the_group_only():
-    row = {"a": Score(90, 1), "b": Score(89, 1), "c": Score(88, 1)}  # a = b, b = c, a != c
+    row = {"a": Accuracy(0.9, 0.01), "b": Accuracy(0.89, 0.01), "c": Accuracy(0.88, 0.01)}  # a = b, b = c, a != c
     assert groups(row) == [["a", "b"], ["c"]]
     assert ranks(row) == {"a": 1.5, "b": 1.5, "c": 3.0}
 
 
 def test_ties_of_equal_scores_without_interval():
-    assert ranks({"CBN": Score(20, 0), "BRN": Score(20, 0)}) == {"CBN": 1.5, "BRN": 1.5}
+    assert ranks({"CBN": Accuracy(0.2, 0), "BRN": Accuracy(0.2, 0)}) == {"CBN": 1.5, "BRN": 1.5}
 
 
 def test_a_row_that_lacks_a_method_is_refused():
     with pytest.raises(ValueError, match="same methods"):
-        average_ranks([{"a": Score(1, 1)}, {"b": Score(1, 1)}])
+        average_ranks([{"a": Accuracy(0.01, 0.01)}, {"b": Accuracy(0.01, 0.01)}])
     assert average_ranks([]) == {}
     assert bold({}) == set()
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from support.made_up_records import everything, record, row, small, variable
+from tasknorm.evaluation import Accuracy
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import INK, LOOKS, Picture, inline_svg, saved
 from tasknorm.report.figures import (
@@ -15,10 +16,12 @@ from tasknorm.report.figures import (
     training_curves,
 )
 from tasknorm.report.gallery import FIGURES, gallery
-from tasknorm.report.score import Score
 
-SHOTS = {n: {k: Score(30 + k, 1.0) for k in (1, 5, 10)} for n in ("TBN", "IN", "TaskNorm-I")}
-TARGETS = {"TBN": {"all": Score(98, 1), "example": Score(21, 1)}, "RN": {"all": Score(92, 1), "class": Score(92, 1)}}
+SHOTS = {n: {k: Accuracy(0.3 + k / 100, 0.01) for k in (1, 5, 10)} for n in ("TBN", "IN", "TaskNorm-I")}
+TARGETS = {
+    "TBN": {"all": Accuracy(0.98, 0.01), "example": Accuracy(0.21, 0.01)},
+    "RN": {"all": Accuracy(0.92, 0.01), "class": Accuracy(0.92, 0.01)},
+}
 TASK_NORM = record([], learner="cnaps", source="glyphs", layers=4)
 DEEP = record([], learner="cnaps", source="glyphs", layers=20)
 UNVALIDATED = replace(

@@ -3,6 +3,7 @@
 import pytest
 
 from support.made_up_records import record, row, small, variable
+from tasknorm.evaluation import Accuracy
 from tasknorm.report.places import KINDS, entries
 from tasknorm.report.published import published
 from tasknorm.report.render import Cell, Table, html, latex, line, markdown
@@ -59,14 +60,14 @@ def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
 
     records = [run("IN", 300, 0.5), run("LN", 1000, 0.6), run("IN", 400, 0.7), run("BRN", 1000, 0.2)]
     found = entries(records, "maml_results")["Omniglot-5-1"]
-    assert found["IN"].score == (70.0, 1.0)
+    assert found["IN"].accuracy == Accuracy(0.7, 0.01)
     assert "400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
 
 
 def test_final_weights_serve_where_there_are_no_best_ones():
     rows = row("LN", "omniglot_vinyals", 5, 1, 0.9, 0.01, weights=("final",))
     records = [record(rows, learner="protonets", source="omniglot_vinyals", norm="LN")]
-    assert entries(records, "protonets_results")["Omniglot-5-1"]["LN"].accuracy.weights == "final"
+    assert entries(records, "protonets_results")["Omniglot-5-1"]["LN"].result.weights == "final"
 
 
 def test_an_ablated_alpha_stays_out_of_the_main_table():

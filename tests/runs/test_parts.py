@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from support.data_files import write_pets
-from support.runs import tiny
+from support.runs import run, tiny
 from tasknorm.errors import DataError
 from tasknorm.runs.parts import learner_of, task_of, validated_sources
 from tasknorm.runs.record import read_record
-from tasknorm.runs.run import run
 from tasknorm.training.loop import is_better
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
@@ -75,7 +74,7 @@ def test_each_source_is_validated_and_tested_by_itself(tmp_path, pets, only_test
     settings = mixed(pets, learner=learner, test_sources=["glyphs", str(only_test)])
     run(settings, tmp_path)
     record = read_record(tmp_path)
-    assert [(row.weights, row.source, row.way, row.shot) for row in record.accuracies()] == [
+    assert [(row.weights, row.source, row.way, row.shot) for row in record.results] == [
         (weights, source, None, None) for weights in ("final", "best") for source in ("glyphs", str(only_test))
     ]
     validation = record.result["validation"]

@@ -7,13 +7,20 @@ import shutil
 
 import pytest
 
-from support.runs import tiny
+from support.runs import run, tiny
 from tasknorm.errors import SettingsError
-from tasknorm.evaluation.evaluation import Mean
+from tasknorm.runs import Result, read_record, records
 from tasknorm.runs.curves import curves
-from tasknorm.runs.record import NEEDED, Accuracy, read_record, records
-from tasknorm.runs.run import run
 
+EMPTY = {
+    "seconds": 0.0,
+    "seconds_per_iteration": 0.0,
+    "contexts": 0.0,
+    "curve": {"iteration": [], "loss": [], "accuracy": [], "seconds": []},
+    "validation": {"iteration": [], "seconds": [], "accuracy": {}},
+    "alphas": [],
+    "accuracies": [],
+}
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 
 
@@ -22,7 +29,7 @@ def test_a_record_holds_all_that_tables_and_figures_need(tmp_path):
     run(settings, tmp_path / "b" / "run")
     record = read_record(tmp_path / "b" / "run")
     assert record.settings == settings
-    rows = record.accuracies()
+    rows = record.results
     assert [(row.weights, row.norm, row.way, row.targets) for row in rows] == [
         (weights, norm, way, targets)
         for weights in ("final", "best")
@@ -59,10 +66,11 @@ def test_a_record_holds_all_that_tables_and_figures_need(tmp_path):
 def test_mamls_steps_and_alphas(tmp_path):
     run(tiny(learner="maml", test_tasks=2), tmp_path)
     record = read_record(tmp_path)
-    for row in record.accuracies():
+    for row in record.results:
         assert row.maximum in row.steps
-        assert row.steps[row.step - 1] == Mean(row.accuracy, row.interval)
-        assert Accuracy.of_row(row.row()) == row
+        assert row.steps[row.step - 1] == row.accuracy
+        assert Result.of_row(row.row()) == row
+        assert Result.of_row(json.loads(json.dumps(row.row()))) == row
     alphas = record.result["alphas"]
     assert [alpha["layer"] for alpha in alphas] == [f"blocks.{i}.norm" for i in range(4)]
     assert all(alpha["scale"] is None and isinstance(alpha["offset"], float) for alpha in alphas)
@@ -96,24 +104,25 @@ def test_finished_runs_are_found_by_path(tmp_path):
     for name in ("b/two", "a", "unfinished"):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        (folder / "config.json").write_text(tiny().model_dump_json())
+        (folder / "config.json").write_text(json.dumps(tiny().values()))
         if name != "unfinished":
-            (folder / "result.json").write_text(json.dumps({"accuracies": []} | dict.fromkeys(NEEDED, 0)))
+            (folder / "result.json").write_text(json.dumps(EMPTY))
     shutil.copytree(tmp_path / "a", tmp_path / ".timing" / "a")  # what a killed grid may leave
     assert [record.folder for record in records(tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
     assert [record.folder for record in records(tmp_path / "a", tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
-    with pytest.raises(SettingsError, match=r"got no result\.json"):
+    with pytest.raises(SettingsError, match=r"no finished training here \(no result\.json\)"):
         read_record(tmp_path / "unfinished")
-    (tmp_path / "a" / "result.json").write_text('{"final": {}}')
-    with pytest.raises(SettingsError, match="a result holds a list of accuracies"):
-        read_record(tmp_path / "a")
-    (tmp_path / "a" / "result.json").write_text('{"accuracies": []}')
-    with pytest.raises(SettingsError, match=r"result.json: a result holds seconds, .*, got no seconds; run it again"):
-        read_record(tmp_path / "a")
-    (tmp_path / "a" / "result.json").write_text(json.dumps({"accuracies": [{"norm": "LN"}]} | dict.fromkeys(NEEDED, 0)))
-    with pytest.raises(SettingsError, match=r"result.json: accuracies.0.weights: Field required; run it again"):
-        read_record(tmp_path / "a")
+    for damage, place in (
+        ('{"final": {}}', "seconds: Field required"),
+        (json.dumps(EMPTY | {"accuracies": [{"norm": "LN"}]}), "accuracies.0.accuracy: Field required"),
+        (json.dumps(EMPTY | {"seconds": "long"}), "seconds: Input should be a valid number"),
+        (json.dumps(EMPTY)[:-5], "Invalid JSON"),
+        ("", "Invalid JSON"),
+    ):
+        (tmp_path / "a" / "result.json").write_text(damage)
+        with pytest.raises(SettingsError, match=f"result.json: damaged .{place}.*; remove it, and .tasknorm train"):
+            read_record(tmp_path / "a")
     shutil.copy(tmp_path / "b" / "two" / "result.json", tmp_path / "a" / "result.json")
     (tmp_path / "a" / "config.json").write_text('{"learner": "maml", "bogus": 1}')
-    with pytest.raises(SettingsError, match=r"config.json: bogus is no setting"):
+    with pytest.raises(SettingsError, match=r"config.json: unknown setting .bogus."):
         read_record(tmp_path / "a")

@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from support.runs import ended, flags, started, tiny, wait_for_lines
-from tasknorm.runs.run import run
+from support.runs import ended, flags, run, started, tiny, wait_for_lines
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 

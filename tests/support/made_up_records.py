@@ -8,8 +8,8 @@ from pathlib import Path
 from tasknorm.report.lookup import DATA_SETS
 from tasknorm.report.places import KINDS, Column
 from tasknorm.report.published import published
-from tasknorm.runs.record import Record
-from tasknorm.settings.training import SHARED, Settings
+from tasknorm.runs import Record
+from tasknorm.settings import SHARED, Settings
 
 SMALL_META_DATASET = "tiny_imagenet,omniglot,cu_birds,quickdraw,vgg_flower"
 SPEED = {"TaskNorm-I": 4.0, "TaskNorm-L": 3.5, "TBN": 3.2, "CBN": 3.0, "RN": 2.9, "LN": 1.2, "IN": 1.0}
@@ -129,7 +129,7 @@ def trainings(name: str) -> dict[tuple[str, str | None], list[tuple[str, Column]
 
 
 def fractions(score):
-    return score.mean / 100, score.interval / 100
+    return score.mean, score.interval
 
 
 def everything() -> list[Record]:

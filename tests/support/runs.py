@@ -7,8 +7,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from tasknorm.settings.training import Settings
+from tasknorm.runs import run_of
+from tasknorm.settings import PretrainSettings, Settings
 
 TINY = {
     "source": "glyphs",
@@ -31,10 +33,17 @@ def tiny(**changes) -> Settings:
     return Settings.of({"learner": "protonets"} | TINY | changes)
 
 
+def run(settings: Settings | PretrainSettings, folder: Path) -> dict[str, Any]:
+    """Do a run in this process: its record."""
+    return run_of(settings, folder).do()
+
+
 def flags(settings: Settings) -> list[str]:
     """The same settings as words of a command."""
     words = []
-    for name, value in settings.model_dump(exclude_none=True).items():
+    for name, value in settings.values().items():
+        if value is None:
+            continue
         flag = name.replace("_", "-")
         words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     return words

@@ -9,11 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from support.runs import tiny
+from support.runs import run, tiny
 from tasknorm.errors import DivergedError
 from tasknorm.machine.processes import Processes
 from tasknorm.runs.parts import learner_of, task_of
-from tasknorm.runs.run import run
 from tasknorm.training.loop import learning_rate, train
 from tasknorm.training.meta_step import meta_step
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 from support.data_files import write_pets
+from support.runs import run
 from tasknorm import NORMS, nets
 from tasknorm.errors import SettingsError, WeightsError
-from tasknorm.settings.pretraining import Pretraining
-from tasknorm.training.pretraining import augmented, load_pretrained, pretrain, settled_pretraining
+from tasknorm.runs import settled
+from tasknorm.settings import PretrainSettings, Settings
+from tasknorm.training.pretraining import augmented, load_pretrained, pretrain
 
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
     write_pets(tmp_path / "pets", classes=8, images=6)
     monkeypatch.setenv("TASKNORM_CACHE", str(tmp_path / "cache"))
-    return Pretraining.of(
+    return PretrainSettings.of(
         {
             "source": str(tmp_path / "pets"),
             "net": "resnet-small",
@@ -38,8 +42,6 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
     pretrain(settings.model_copy(update={"epochs": 2}), tmp_path / "twice", said.append)
     (tmp_path / "twice" / "extractor.safetensors").unlink()
     pretrain(settings, tmp_path / "twice", said.append)
-    with pytest.raises(SettingsError, match=r"batch=12 contradicts the pretraining in .*, which has batch=10"):
-        pretrain(settings.model_copy(update={"batch": 12}), tmp_path / "twice", said.append)
     path = tmp_path / "through" / "extractor.safetensors"
     assert path.read_bytes() == (tmp_path / "twice" / "extractor.safetensors").read_bytes()
     for norm in NORMS.values():
@@ -55,11 +57,19 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
 
 def test_what_goes_on_keeps_its_settings(settings, tmp_path):
     (tmp_path / "run").mkdir()
-    assert settled_pretraining({"epochs": "2"}, tmp_path / "run", False).epochs == 2
-    (tmp_path / "run" / "config.json").write_text(settings.model_dump_json())
-    assert settled_pretraining({"epochs": "7"}, tmp_path / "run", True) == settings.model_copy(update={"epochs": 7})
-    with pytest.raises(SettingsError, match="a pretraining needs an empty folder"):
-        settled_pretraining({}, tmp_path / "run", False)
+    assert settled(PretrainSettings, {"epochs": "2"}, tmp_path / "run", False).epochs == 2
+    (tmp_path / "run" / "config.json").write_text(json.dumps(settings.values()))
+    assert settled(PretrainSettings, {"epochs": "7"}, tmp_path / "run", True) == settings.model_copy(
+        update={"epochs": 7}
+    )
+    with pytest.raises(SettingsError, match=r"batch=12 contradicts the run in .*, which has batch=10"):
+        settled(PretrainSettings, {"batch": "12"}, tmp_path / "run", True)
+    with pytest.raises(SettingsError, match=r"batch=12 contradicts the run in .*, which has batch=10"):
+        run(settings.model_copy(update={"batch": 12}), tmp_path / "run")
+    with pytest.raises(SettingsError, match="there is no training to resume here, but another kind of run"):
+        settled(Settings, {}, tmp_path / "run", True)
+    with pytest.raises(SettingsError, match="this folder is not empty; add --resume to go on with its pretraining"):
+        settled(PretrainSettings, {}, tmp_path / "run", False)
 
 
 def test_augmentation_moves_and_mirrors_each_image():
@@ -74,7 +84,7 @@ def test_augmentation_moves_and_mirrors_each_image():
 
 
 def test_errors_name_the_setting():
-    with pytest.raises(SettingsError, match="epoch is no setting"):
-        Pretraining.of({"epoch": 3})
+    with pytest.raises(SettingsError, match=r"unknown setting .epoch.; did you mean .epochs."):
+        PretrainSettings.of({"epoch": 3})
     with pytest.raises(SettingsError, match=r"net .*'conv4'"):
-        Pretraining.of({"net": "conv4"})
+        PretrainSettings.of({"net": "conv4"})

@@ -11,19 +11,18 @@ from typing import Annotated
 import typer
 
 from tasknorm.cli.errors import errors
+from tasknorm.cli.flags import Json
 from tasknorm.errors import DataError
 
-data = typer.Typer(no_args_is_help=True, help="Data sets: list, download, import, check, show, sample.")
+app = typer.Typer(no_args_is_help=True, help="Data sets: list, download, import, check, show, sample.")
 
 Name = Annotated[str, typer.Argument(help="A data set's name, or the path of a folder or archive.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@data.command("list", epilog="Example: tasknorm data list")
+@app.command("list", epilog="Example: tasknorm data list")
 def list_(as_json: Json = False) -> None:
     """What is here, what is missing and how to get it."""
-    from tasknorm.data.listing import listed
-    from tasknorm.data.places import data_folder
+    from tasknorm.data import data_folder, listed
 
     with errors():
         rows = listed(data_folder())
@@ -35,21 +34,20 @@ def list_(as_json: Json = False) -> None:
         print(f"{row.name:20} {row.state:8} {row.detail}")
 
 
-@data.command(epilog="Example: tasknorm data download omniglot")
+@app.command(epilog="Example: tasknorm data download omniglot")
 def download(
     name: Annotated[str, typer.Argument(help="omniglot, mnist, cifar10, cifar100 or quickdraw.")],
     classes: Annotated[list[str] | None, typer.Option("--class", help="A class of quickdraw; repeat it.")] = None,
 ) -> None:
     """Fetch a data set from its official address; goes on where it broke off."""
-    from tasknorm.data.downloads.fetch import fetch
-    from tasknorm.data.places import data_folder
+    from tasknorm.data import data_folder, fetch
 
     with errors():
         place = fetch(name, data_folder(), classes or [])
     print(place)
 
 
-@data.command("import", epilog="Example: tasknorm data import my_photos --as photos --splits splits.json")
+@app.command("import", epilog="Example: tasknorm data import my_photos --as photos --splits splits.json")
 def import_(
     path: Annotated[Path, typer.Argument(help="A folder or archive.")],
     name: Annotated[str, typer.Option("--as", help="The name to use it by.")],
@@ -59,8 +57,7 @@ def import_(
     records: Annotated[bool, typer.Option(help="Write it as Meta-Dataset's records.")] = False,
 ) -> None:
     """Check a data set's layout and copy it into the data folder; `data check` decodes its images."""
-    from tasknorm.data.importing import import_source
-    from tasknorm.data.places import data_folder
+    from tasknorm.data import data_folder, import_source
 
     with errors():
         spec = import_source(path, name, data_folder(), splits, records).spec
@@ -68,12 +65,10 @@ def import_(
         print(f"{split}: {len(part.classes)} classes, {sum(part.images)} images")
 
 
-@data.command(epilog="Example: tasknorm data check omniglot")
+@app.command(epilog="Example: tasknorm data check omniglot")
 def check(name: Name) -> None:
     """Decode every image; name each bad file. Exit code 1 if there are any."""
-    from tasknorm.data import opened
-    from tasknorm.data.check import bad_images
-    from tasknorm.data.sources.source import images_by_class
+    from tasknorm.data import bad_images, images_by_class, opened
 
     bad = 0
     with errors():
@@ -86,7 +81,7 @@ def check(name: Name) -> None:
         raise typer.Exit(1)
 
 
-@data.command(epilog="Example: tasknorm data show glyphs --split test --out glyphs.png")
+@app.command(epilog="Example: tasknorm data show glyphs --split test --out glyphs.png")
 def show(
     name: Name,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
@@ -95,8 +90,7 @@ def show(
     out: Annotated[Path | None, typer.Option(help="The PNG to write; NAME.png if left out.")] = None,
 ) -> None:
     """Write a PNG with some images of some classes."""
-    from tasknorm.data import opened
-    from tasknorm.data.contact_sheet import sheet
+    from tasknorm.data import opened, sheet
 
     with errors():
         source = opened(name)
@@ -107,7 +101,7 @@ def show(
     print(out)
 
 
-@data.command(epilog="Example: tasknorm data sample glyphs --split train --episodes 6000 --seed 0 --json")
+@app.command(epilog="Example: tasknorm data sample glyphs --split train --episodes 6000 --seed 0 --json")
 def sample(
     name: Annotated[str, typer.Argument(metavar="SPEC_OR_NAME", help="A dataset_spec.json, or a data set.")],
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
@@ -121,9 +115,7 @@ def sample(
     as_json: Json = False,
 ) -> None:
     """What do the episodes of a data set look like? Needs no images."""
-    from tasknorm.data import FixedSampler, VariableSampler, opened, read_spec, statistics
-    from tasknorm.data.sampling.draw import Sampler
-    from tasknorm.data.sources.source import chosen_split
+    from tasknorm.data import FixedSampler, Sampler, VariableSampler, chosen_split, opened, read_spec, statistics
 
     with errors():
         spec = read_spec(name) if name.endswith(".json") else opened(name).spec

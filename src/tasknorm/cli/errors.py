@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
+from tasknorm.errors import (
+    DataError,
+    DivergedError,
+    FailedRunsError,
+    LostProcessError,
+    SettingsError,
+    StoppedError,
+    WeightsError,
+)
+
 
 @contextmanager
 def errors() -> Iterator[None]:
     """In place of a traceback: 2 for what the caller can put right, 1 for failures, 128 + n after signal n."""
-    from tasknorm.errors import (
-        DataError,
-        DivergedError,
-        FailedRunsError,
-        LostProcessError,
-        SettingsError,
-        StoppedError,
-        WeightsError,
-    )
-
     try:
         yield
     except BrokenPipeError:  # whoever reads what we print has read enough
@@ -37,3 +38,8 @@ def errors() -> Iterator[None]:
 def _leave(error: Exception, code: int) -> None:
     print(f"tasknorm: {error}", file=sys.stderr)
     raise typer.Exit(code) from None
+
+
+def speaks() -> bool:
+    """Whether this is the first of the processes that `torchrun` started, or the only one."""
+    return os.environ.get("RANK", "0") == "0"

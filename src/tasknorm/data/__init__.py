@@ -1,16 +1,23 @@
-"""Sources of images, and the episodes drawn from them."""
+"""Sources of images (`sources`, read by `formats`), and the episodes drawn from them (`sampling`)."""
 
 from tasknorm.data.cache import Cached
+from tasknorm.data.check import bad_images
+from tasknorm.data.contact_sheet import sheet
 from tasknorm.data.direct import Direct
+from tasknorm.data.downloads.fetch import fetch
 from tasknorm.data.formats.dataset_spec import read_spec, write_spec
+from tasknorm.data.formats.pixels import Pixels, bilinear
 from tasknorm.data.formats.records import write_records
-from tasknorm.data.sampling.draw import Draw, statistics
-from tasknorm.data.sampling.episodes import SCALINGS, Episodes, scaled, signed, standard, unit
+from tasknorm.data.importing import import_source
+from tasknorm.data.listing import listed
+from tasknorm.data.places import data_folder
+from tasknorm.data.sampling.draw import Draw, Sampler, statistics
+from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, scaled, signed, standard, unit
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.glyphs import Glyphs
 from tasknorm.data.sources.named import SOURCES, opened
-from tasknorm.data.sources.source import Source
+from tasknorm.data.sources.source import Source, chosen_split, images_by_class, plain_spec
 from tasknorm.data.spec import Spec, Split
 from tasknorm.errors import DataError
 
@@ -25,14 +32,27 @@ __all__ = [
     "FixedSampler",
     "Folder",
     "Glyphs",
+    "Images",
     "Mixture",
+    "Pixels",
+    "Sampler",
     "Source",
     "Spec",
     "Split",
     "VariableSampler",
+    "bad_images",
+    "bilinear",
+    "chosen_split",
+    "data_folder",
+    "fetch",
+    "images_by_class",
+    "import_source",
+    "listed",
     "opened",
+    "plain_spec",
     "read_spec",
     "scaled",
+    "sheet",
     "signed",
     "standard",
     "statistics",

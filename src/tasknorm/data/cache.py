@@ -25,7 +25,7 @@ from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
 from tasknorm.errors import DataError
 from tasknorm.files import atomic_file, write_atomically
-from tasknorm.machine.threads import in_order
+from tasknorm.machine import in_order
 
 FORMAT = 1
 PIECE = 256  # images that one thread decodes at a time

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tasknorm.data.sources.source import Source, pieces
 from tasknorm.errors import DataError
-from tasknorm.machine.threads import in_order
+from tasknorm.machine import in_order
 
 PIECE = 64
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ import torch
 from torch import Tensor
 
 from tasknorm.episode import TARGETS, Episode, Targets
+from tasknorm.evaluation.accuracy import Accuracy
 from tasknorm.evaluation.target_logits import target_logits
-from tasknorm.learners import MAML, Learner
-from tasknorm.learners.tasks import accuracy
-from tasknorm.machine.processes import Processes
+from tasknorm.learners import Learner, accuracy
+from tasknorm.machine import Processes
 from tasknorm.norms import Norm
 from tasknorm.transduction import audit
 
@@ -23,46 +22,35 @@ AT_ONCE = 32  # tasks that pass together
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean over tasks, in [0, 1], and half the width of its 95 % interval."""
-
-    accuracy: float
-    interval: float
-
-    def __str__(self) -> str:
-        return f"{self.accuracy:.1%} ± {self.interval:.1%}"
-
-
-@dataclass(frozen=True)
 class Evaluation:
     """Accuracy over tasks.
 
     Args:
-        mean: the accuracy to report: for MAML, after the step that was fixed beforehand, or else the best step.
+        accuracy: what to report; of a learner with steps, after the step that was fixed beforehand, or else the best.
         tasks: how many.
         targets: how they came.
         label: "transductive" or "non-transductive".
         seconds: for each task, its images included.
-        step: MAML's inner step of `mean`; None for learners without steps.
-        steps: MAML's accuracy after each step; their largest is what the TaskNorm paper reports.
+        step: the inner step of `accuracy`; None for learners without steps.
+        steps: the accuracy after each step; their largest is what the TaskNorm paper reports of MAML.
     """
 
-    mean: Mean
+    accuracy: Accuracy
     tasks: int
     targets: Targets
     label: str
     seconds: float
     step: int | None = None
-    steps: tuple[Mean, ...] = ()
+    steps: tuple[Accuracy, ...] = ()
 
     @property
-    def maximum(self) -> Mean:
+    def maximum(self) -> Accuracy:
         """The best step's accuracy, chosen with these very tasks, as in the TaskNorm paper."""
-        return max(self.steps, key=lambda mean: mean.accuracy, default=self.mean)
+        return max(self.steps, key=lambda step: step.mean, default=self.accuracy)
 
     def __str__(self) -> str:
-        at = "" if self.step is None else f" after step {self.step} (maximum over steps {self.maximum})"
-        return f"{self.mean}{at}, {self.tasks} tasks, targets: {self.targets}, {self.label}"
+        at = "" if self.step is None else f" after step {self.step} (maximum over steps {self.maximum} %)"
+        return f"{self.accuracy} %{at}, {self.tasks} tasks, targets: {self.targets}, {self.label}"
 
 
 def evaluate(
@@ -82,7 +70,7 @@ def evaluate(
         episode: task number i, ready for the learner but for its device.
         tasks: how many.
         targets: predict a task's targets all at once, one example, or one class at a time.
-        step: MAML's inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
+        step: the inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
         label: what `transduction_label` said of this learner, if it has been asked before.
         processes: the processes that share the tasks; this one alone if left out.
 
@@ -93,11 +81,11 @@ def evaluate(
     table = accuracies(learner, episode, tasks, targets, processes)
     seconds = (time.monotonic() - began) / tasks
     label = label or transduction_label(learner, episode(0))
-    steps = tuple(mean_interval(column) for column in table.T)
-    if not isinstance(learner, MAML):
+    steps = tuple(Accuracy.over(column) for column in table.T)
+    if not learner.has_steps:
         return Evaluation(steps[0], tasks, targets, label, seconds)
     if step is None:
-        step = 1 + max(range(len(steps)), key=lambda s: steps[s].accuracy)
+        step = 1 + max(range(len(steps)), key=lambda s: steps[s].mean)
     if not 1 <= step <= len(steps):
         raise ValueError(f"step must be from 1 to the learner's test_steps={len(steps)}, got {step}")
     return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps)
@@ -111,7 +99,7 @@ def accuracies(
     targets: Targets = "all",
     processes: Processes | None = None,
 ) -> Tensor:
-    """The accuracy on each task, after each of MAML's steps: `(tasks, steps)`; others have one step (see `evaluate`).
+    """The accuracy on each task, after each of the learner's steps: `(tasks, steps)` (see `evaluate`).
 
     Raises:
         ValueError: if there is no task, or `targets` is unknown.
@@ -120,7 +108,7 @@ def accuracies(
         raise ValueError(f"tasks must be at least 1 and targets one of {', '.join(TARGETS)}, got {tasks}, {targets!r}")
     processes = processes or Processes()
     share = processes.share(tasks)
-    table = torch.zeros(tasks, learner.test_steps if isinstance(learner, MAML) else 1, dtype=torch.float64)
+    table = torch.zeros(tasks, learner.test_steps, dtype=torch.float64)
     device = next(learner.parameters()).device
     was_training = learner.training
     learner.eval()
@@ -146,16 +134,6 @@ def _batches(
             yield list(numbers), list(episodes)
 
 
-def mean_interval(accuracies: Tensor) -> Mean:
-    """Mean and 1.96 population deviations of the mean.
-
-    >>> print(mean_interval(torch.tensor([0.0, 1.0, 1.0, 0.0])))
-    50.0% ± 49.0%
-    """
-    interval = 1.96 * accuracies.std(correction=0) / math.sqrt(len(accuracies))
-    return Mean(float(accuracies.mean()), float(interval))
-
-
 def transduction_label(learner: Learner, episode: Episode) -> str:
     """What the learner's norms say of themselves, checked with an audit of one episode.
 
@@ -163,8 +141,7 @@ def transduction_label(learner: Learner, episode: Episode) -> str:
         RuntimeError: if a norm promises not to be transductive and the audit finds that it is.
     """
     episode = episode.to(next(learner.parameters()).device)
-    sees_targets = getattr(learner, "extractor", learner)  # CNAPs' set encoder sees contexts only
-    promised = any(norm.transductive for norm in sees_targets.modules() if isinstance(norm, Norm))
+    promised = any(norm.transductive for norm in learner.target_net.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
     try:
         predictor = learner.adapt(episode.context_x, episode.context_y)

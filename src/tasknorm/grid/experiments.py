@@ -15,9 +15,9 @@ from typing import Any
 
 from tasknorm.errors import SettingsError
 from tasknorm.grid.grid_run import GridRun
-from tasknorm.settings.pretraining import Pretraining
-from tasknorm.settings.training import Settings
-from tasknorm.training.pretraining import EXTRACTOR
+from tasknorm.learners import LEARNERS
+from tasknorm.runs import AnySettings
+from tasknorm.settings import PretrainSettings, Settings
 
 SCALES = ("paper", "cpu", "smoke")
 DIAGRAMS = ("fig:model_graph", "fig:normalization_methods")  # of the paper, with nothing to run
@@ -66,16 +66,16 @@ class Experiment:
     def _used(self, block: dict[str, Any], scale: str, folder: Path) -> list[GridRun]:
         """Runs of another experiment, those with the settings named, changed in what stands under `each`."""
         other = {"experiment", "each"}
-        wanted = {key: value for key, value in block.items() if key not in other}
+        wanted = {"learner": list(LEARNERS)} | {key: value for key, value in block.items() if key not in other}
         theirs = experiment(block["experiment"]).runs(scale, folder)
-        used = [run for run in theirs if isinstance(run.settings, Settings) and matches(run.settings, wanted)]
+        used = [run for run in theirs if matches(run.settings, wanted)]
         if not used:
             raise SettingsError(f"{self.name}: no run of {block['experiment']} has {wanted}; correct [[{scale}.use]]")
         needed = {name for run in used for name in run.needs}
         changed = []
         for run in used:
             for changes in combinations({"each": block.get("each", {})}):
-                settings = Settings.of(run.settings.model_dump() | changes)
+                settings = Settings.of(run.settings.values() | changes)
                 changed.append(GridRun(run_name(settings), settings, run.needs))
         return [run for run in theirs if run.name in needed] + changed
 
@@ -99,8 +99,8 @@ def runs_of(given: dict[str, Any], folder: Path) -> list[GridRun]:
     if wanted is None:
         settings = Settings.of(given)
         return [GridRun(run_name(settings), settings)]
-    first = GridRun(f"pretrain-{wanted['source']}-{wanted['net']}", Pretraining.of(wanted))
-    settings = Settings.of(given | {"pretrained": str(folder / first.name / EXTRACTOR)})
+    first = GridRun(f"pretrain-{wanted['source']}-{wanted['net']}", PretrainSettings.of(wanted))
+    settings = Settings.of(given | {"pretrained": str(first.at(folder).files.extractor)})
     return [first, GridRun(run_name(settings), settings, (first.name,))]
 
 
@@ -110,7 +110,7 @@ def run_name(settings: Settings) -> str:
     >>> run_name(Settings.of({"learner": "maml", "source": "omniglot", "norm": "IN"}))
     'maml-omniglot-5-1-IN'
     """
-    usual = Settings.of(settings.model_dump(exclude={"alpha"}))
+    usual = Settings.of({key: value for key, value in settings.values().items() if key != "alpha"})
     parts = [settings.learner, Path(settings.source).stem if len(settings.sources) == 1 else "meta_dataset"]
     if settings.sampling == "fixed":
         parts += ["+".join(str(way) for way in settings.tested_ways), str(settings.shot)]
@@ -120,10 +120,12 @@ def run_name(settings: Settings) -> str:
     return "-".join(parts)
 
 
-def matches(settings: Settings, wanted: dict[str, Any]) -> bool:
+def matches(settings: AnySettings, wanted: dict[str, Any]) -> bool:
     """Whether settings have the wanted values; of a list, any."""
+    values = settings.values()
     return all(
-        getattr(settings, key) in (value if isinstance(value, list) else [value]) for key, value in wanted.items()
+        key in values and values[key] in (value if isinstance(value, list) else [value])
+        for key, value in wanted.items()
     )
 
 

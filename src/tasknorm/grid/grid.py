@@ -80,7 +80,7 @@ def run_grid(
     if engine not in ENGINES:
         raise SettingsError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     folder.mkdir(parents=True, exist_ok=True)
-    unfinished = [run for run in runs if not run.finished(folder)]
+    unfinished = [run for run in runs if not run.at(folder).finished()]
     if not unfinished:
         say(f"{folder}: all {len(runs)} runs are finished")
         return {}
@@ -130,7 +130,7 @@ def _check(runs: Sequence[GridRun], folder: Path) -> None:
             raise SettingsError(f"runs of a grid need different names, and {run.name} is there twice; rename one")
         if missing := set(run.needs) - set(names):
             raise SettingsError(f"{run.name} needs {', '.join(sorted(missing))}, not in the grid; add it")
-        run.check(folder)
+        run.at(folder).check()
 
 
 def _plan(runs: Sequence[GridRun], unfinished: Sequence[GridRun], folder: Path, processes: int) -> str:

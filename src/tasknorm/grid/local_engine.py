@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from tasknorm.grid.grid_run import GridRun
-from tasknorm.machine.devices import cores
+from tasknorm.machine import cores
 
 
 class LocalEngine:
@@ -36,7 +36,7 @@ class LocalEngine:
         """Start a run, or go on with it."""
         place = self._places.index(None)
         variables = {"CUDA_VISIBLE_DEVICES": str(place % self.gpus)} if self.gpus else {}
-        self._places[place] = run, run.started(self._grid, self._threads, variables)
+        self._places[place] = run, run.at(self._grid).started(self._threads, variables)
 
     def ended(self) -> dict[str, str | None]:
         """Runs that have ended since the last call, by name: why they failed, or None."""
@@ -45,7 +45,7 @@ class LocalEngine:
             if held is not None and (code := held[1].poll()) is not None:
                 self._places[place] = None
                 _close(held[1])
-                found[held[0].name] = held[0].failure(self._grid, code)
+                found[held[0].name] = held[0].at(self._grid).failure(code)
         return found
 
     def stop(self) -> None:

@@ -35,7 +35,7 @@ class GridProgress:
             console=self._console,
             disable=not self._console.is_terminal,
         )
-        self._task = self._bar.add_task("runs", total=sum(run.iterations for run in runs))
+        self._task = self._bar.add_task("runs", total=sum(run.settings.length for run in runs))
         self._every = 2.0 if self._console.is_terminal else 60.0
         self._next = time.monotonic() + self._every
         self._next_estimate, self._left = 0.0, "?"
@@ -57,10 +57,10 @@ class GridProgress:
             left = seconds_left(self._runs, self._folder, self._processes)
             self._left = "?" if left is None else in_hours(left)
             self._next_estimate = now + 60.0
-        done = sum(run.done(self._folder) for run in self._runs)
-        finished = sum(run.finished(self._folder) for run in self._runs)
+        done = sum(run.at(self._folder).done() for run in self._runs)
+        finished = sum(run.at(self._folder).finished() for run in self._runs)
         words = f"{finished} of {len(self._runs)} runs finished, {self._left} left"
         self._bar.update(self._task, completed=done, description=words)
         if not self._console.is_terminal:
-            total = sum(run.iterations for run in self._runs)
+            total = sum(run.settings.length for run in self._runs)
             self._say(f"{words}, {done} of {total} iterations")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tasknorm.grid.grid_run import GridRun
-from tasknorm.machine.devices import cores
+from tasknorm.machine import cores
 
 RETRIES = 10  # of a run whose worker or machine was lost; it goes on from its checkpoint
 
@@ -83,9 +83,10 @@ class RayEngine:
 def executed(run: GridRun, grid: Path, threads: int, place: Path, variables: dict[str, str]) -> str | None:
     """Do one run, on a worker: why it failed, or None."""
     os.chdir(place)
-    process = run.started(grid, threads, variables)
+    here = run.at(grid)
+    process = here.started(threads, variables)
     try:
-        return run.failure(grid, process.wait())
+        return here.failure(process.wait())
     finally:  # asked to stop
         process.terminate()
         process.wait()

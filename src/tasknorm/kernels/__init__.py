@@ -1,1 +1,21 @@
-"""."""
+"""The passes over an activation that every norm shares; the products behind layers that serve many tasks at once."""
+
+from tasknorm.kernels.fused import instance_moments, scale_shift
+from tasknorm.kernels.layout import channels_last, images_channels_last, is_channels_last, weight_channels_last
+from tasknorm.kernels.task_layers import TaskConv2d, TaskLayer, TaskLinear, as_adapted
+from tasknorm.kernels.tracing import is_traced, snapshot
+
+__all__ = [
+    "TaskConv2d",
+    "TaskLayer",
+    "TaskLinear",
+    "as_adapted",
+    "channels_last",
+    "images_channels_last",
+    "instance_moments",
+    "is_channels_last",
+    "is_traced",
+    "scale_shift",
+    "snapshot",
+    "weight_channels_last",
+]

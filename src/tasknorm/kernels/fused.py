@@ -8,8 +8,8 @@ from the instance moments. So only these two functions touch the activation; all
     d scale_shift / d(a, ...) = g scale  and  row_sums(g, a, mu)
     d instance_moments / d a  = scale_shift(a, mu, 2 dvar / P, dmean / P)    with P the number of pixels
 
-In eager mode these are autograd functions over `tasknorm.kernels.passes`; under `torch.compile` and `torch.export` they are
-plain operations, which the compiler fuses.
+In eager mode these are autograd functions over `passes`; under `torch.compile` and `torch.export` they are plain
+operations, which the compiler fuses.
 """
 
 from __future__ import annotations

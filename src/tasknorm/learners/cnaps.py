@@ -4,21 +4,35 @@ processes"; section 5.2 of the TaskNorm paper."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tasknorm.episode import Episode
-from tasknorm.learners.learner import Learner, Outcome, outcome
+from tasknorm.learners.class_means import class_means
+from tasknorm.learners.learner import Learner, OwnSettings
+from tasknorm.learners.papers import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
+from tasknorm.learners.tasks import Tasks, check_context, check_images
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
 from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
 from tasknorm.phase import context, contexts, joint
 
 BY_RUNNING_MOMENTS = (CBN, BRN, Baseline)
+
+PAPER: Values = {"film": True, "regulariser": 0.016, "encoder_filters": 64}  # 0.001 for each of 16 tasks
+TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN": 70_000, "LN": 110_000, "IN": 200_000}
+
+
+class CNAPsSettings(OwnSettings):
+    """The settings that CNAPs alone has."""
+
+    film: bool | None = Field(None, description="CNAPs: adapt the features by FiLM, and not the classifier alone.")
+    regulariser: float | None = Field(None, ge=0, description="CNAPs: weight of the FiLM generator's regulariser.")
+    encoder_filters: int | None = Field(None, ge=1, description="CNAPs: channels of the set encoder.")
 
 
 class CNAPs(Learner):
@@ -44,12 +58,18 @@ class CNAPs(Learner):
             in the mean over tasks that is 0.016.
         encoder_filters: channels of the set encoder.
 
-    >>> from tasknorm import NORMS, nets
+    >>> from tasknorm import NORMS, Episode, nets
     >>> learner = CNAPs(nets.resnet_small(NORMS["TaskNorm-I"], film=True), NORMS["TaskNorm-I"])
     >>> x, y = torch.rand(10, 1, 28, 28), torch.arange(10) % 5
     >>> learner(Episode(x, y, x, y)).shape
     torch.Size([10, 5])
     """
+
+    label = "CNAPs"
+    own_settings = CNAPsSettings
+    wants_pretrained = True
+    converted = "extractor.*"
+    reduction: Literal["mean", "sum"] = "sum"
 
     def __init__(
         self,
@@ -77,17 +97,39 @@ class CNAPs(Learner):
         self.classifier_generator = ClassifierGenerator(features)
         self.regulariser = regulariser
 
-    def forward(self, episode: Episode) -> Tensor:
-        """Logits of the episode's targets, `(target, way)`."""
-        (tasks,) = groups([episode])
-        return self._logits(tasks)[0]
+    def penalty(self) -> Tensor | float:
+        """The FiLM generator's regulariser."""
+        return 0.0 if self.film_generator is None else self.regulariser * self.film_generator.regulariser()
 
-    def learn(self, episodes: Sequence[Episode]) -> Outcome:
-        """Losses and logits of a meta-batch (see `Learner`)."""
-        losses, logits = outcome(episodes, self._logits, "sum")
-        if self.film_generator is not None:
-            losses = losses + self.regulariser * self.film_generator.regulariser()
-        return Outcome(losses, logits)
+    @property
+    def target_net(self) -> nn.Module:
+        """The extractor: the set encoder sees contexts only."""
+        return self.extractor
+
+    @classmethod
+    def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:
+        """The learner of a run (see `Learner`)."""
+        if compiled:
+            net.compile()
+        return cls(net, norm, **own)
+
+    @classmethod
+    def net_options(cls, settings: Any) -> dict[str, Any]:
+        """FiLM layers, unless they are not wanted."""
+        return {"film": True} if settings.own.film else {}
+
+    @classmethod
+    def papers(cls, asked: Asked) -> Values:
+        """Requeima et al. on Meta-Dataset, with the TaskNorm paper's number of tasks for each norm (appendix B)."""
+        tasks = TASKS.get(asked.norm, 60_000)
+        values = META_DATASET | PAPER | {"iterations": tasks // 16}
+        return values | {"train_way": asked.way, "net": meta_dataset_net(asked)}
+
+    @classmethod
+    def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
+        """FiLM layers are a ResNet's."""
+        if not settings.net.startswith("resnet"):
+            yield "net", "learner=cnaps, which needs a resnet"
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
@@ -103,7 +145,7 @@ class CNAPs(Learner):
         weight, bias = learner.classifier_generator(class_means(features[None], context_y[None], way))
         return Predictor(extractor, weight[0], bias[0])
 
-    def _logits(self, tasks: Tasks) -> Tensor:
+    def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)`, by one joint pass."""
         images = tasks.images
         check_images(self.extractor, images)

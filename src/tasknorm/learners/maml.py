@@ -6,26 +6,53 @@ The loss scaling and what is adapted follow its authors' code (cbfinn/maml), as 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
 from tasknorm.episode import Episode
-from tasknorm.kernels.layout import images_channels_last, is_channels_last, weight_channels_last
-from tasknorm.kernels.task_layers import TaskLayer, as_adapted
-from tasknorm.learners.learner import Learner, Outcome
+from tasknorm.kernels import TaskLayer, as_adapted, images_channels_last, is_channels_last, weight_channels_last
+from tasknorm.learners.learner import Learner, Outcome, OwnSettings
+from tasknorm.learners.papers import Asked, Values
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
-from tasknorm.norms import Norm
-from tasknorm.norms.running import RUNNING, precise, write_mean
+from tasknorm.nets import NormMaker
+from tasknorm.norms import RUNNING, Norm, RunningMean
 from tasknorm.phase import context, contexts, joint
 
 State = dict[str, Tensor]  # tensors of the net by name
+
+PAPER: Values = {"affine": "offset", "eps": 1e-3, "first_order": True, "test_steps": 10, "validate_every": 500}
+ON_CHARACTERS: Values = {"net": "maml-omniglot", "meta_batch": 32, "inner_lr": 0.4, "inner_steps": 1}
+OF_MANY_WAYS: Values = {"meta_batch": 16, "inner_lr": 0.1, "inner_steps": 5}  # 20-way characters
+ON_PHOTOS: Values = {
+    "net": "maml-imagenet",
+    "meta_batch": 4,
+    "inner_lr": 0.01,
+    "inner_steps": 5,
+    "train_targets": 15,
+    "clip": 10.0,
+}
+
+
+class MAMLSettings(OwnSettings):
+    """The settings that MAML alone has."""
+
+    inner_lr: float | None = Field(
+        None, gt=0, description="MAML: step size of the inner loop, whose loss sums over classes."
+    )
+    inner_steps: int | None = Field(None, ge=1, description="MAML: inner steps at meta-train.")
+    test_steps: int | None = Field(None, ge=1, description="MAML: inner steps at meta-test.")
+    first_order: bool | None = Field(None, description="MAML: treat inner gradients as constants.")
+    at_once: int | None = Field(
+        None, ge=1, description="MAML: tasks that run together at most; fewer need less memory."
+    )
 
 
 class MAML(Learner):
@@ -59,6 +86,11 @@ class MAML(Learner):
     torch.Size([5, 5])
     """
 
+    label = "MAML"
+    own_settings = MAMLSettings
+    has_steps = True
+    machine_settings = ("at_once",)
+
     def __init__(
         self,
         net: nn.Module,
@@ -87,21 +119,23 @@ class MAML(Learner):
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets after the last inner step, `(target, way)`."""
         (tasks,) = groups([episode])
+        mean = RunningMean(self._running(), 1)
         logits, running = self._learn(tasks)
-        self._update_running([(1, running)])
+        mean.add(running, 1)
+        mean.write()
         return logits[0]
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
         """Losses and logits of a meta-batch (see `Learner`)."""
         losses: list[Tensor] = []
         logits: list[Tensor] = []
-        moments: list[tuple[int, State]] = []
+        mean = RunningMean(self._running(), len(episodes))
         for tasks in groups(episodes, self._at_once()):
             scores, running = self._learn(tasks)
             losses.append(tasks.cross_entropy(scores).sum(1) / tasks.shot)
             logits.extend(scores.detach())
-            moments.append((tasks.count, running))
-        self._update_running(moments)
+            mean.add(running, tasks.count)
+        mean.write()
         return Outcome(torch.cat(losses), logits)
 
     @torch.no_grad()
@@ -127,6 +161,15 @@ class MAML(Learner):
             logits.extend(torch.stack(passes, 1))
         return logits
 
+    def step_logits(self, episodes: Sequence[Episode], sizes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
+        """Logits after each of the inner steps (see `Learner`); each task adapts once, however its targets come."""
+        if sizes is None:
+            return self.steps(episodes)
+        # Tasks divided alike pass together, as many as with all targets at once, so that each adapts to the same bits.
+        if all(each == sizes[0] for each in sizes):
+            return self.steps(episodes, sizes=sizes[0])
+        return [self.steps([episode], sizes=each)[0] for episode, each in zip(episodes, sizes, strict=True)]
+
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
@@ -140,6 +183,41 @@ class MAML(Learner):
         with context(learner.net):
             learner.net(context_x)
         return Predictor(learner.net)
+
+    @classmethod
+    def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:
+        """The learner of a run (see `Learner`)."""
+        return cls(net, compiled=compiled, **own)
+
+    @classmethod
+    def net_options(cls, settings: Any) -> dict[str, Any]:
+        """The size of the net's classifier."""
+        return {"way": settings.way}
+
+    @classmethod
+    def papers(cls, asked: Asked) -> Values:
+        """The reference code of Finn et al., as the TaskNorm paper used it (appendix B)."""
+        values = PAPER | {"train_way": asked.way, "targets": asked.shot, "train_targets": asked.shot}
+        values |= ON_CHARACTERS if asked.characters else ON_PHOTOS
+        values |= OF_MANY_WAYS if asked.characters and asked.way >= 20 else {}
+        return values | {"rotate": asked.turned}
+
+    @classmethod
+    def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
+        """Its classifier has one size and belongs to the net; its weights change within a task."""
+        one_size = "MAML's classifier has one size"
+        if not settings.net.startswith("maml"):
+            yield "net", "learner=maml, which needs a net with a classifier: maml-omniglot or maml-imagenet"
+        if settings.train_way != settings.way:
+            yield "train_way", f"way={settings.way}: {one_size}"
+        if settings.sampling == "variable":
+            yield "sampling", f"learner=maml: {one_size}"
+        elif settings.tested_ways != (settings.way,):
+            yield "test_ways", f"way={settings.way}: {one_size}"
+        if settings.recompute:
+            yield "recompute", "learner=maml, whose weights change: lower at_once instead"
+        if settings.compile and not settings.own.first_order:
+            yield "compile", "first_order=False"
 
     def _learn(self, tasks: Tasks) -> tuple[Tensor, State]:
         """Logits `(tasks, target, way)` after the last step, and what the running moments become."""
@@ -220,14 +298,6 @@ class MAML(Learner):
             return {}
         moving = {name: norm for name, norm in self._norms().items() if norm.tracks}
         return {f"{name}.{kind}": getattr(norm, kind) for name, norm in moving.items() for kind in RUNNING}
-
-    @torch.no_grad()
-    def _update_running(self, moments: list[tuple[int, State]]) -> None:
-        """Set the running moments to the mean over all tasks of what groups of tasks made of them."""
-        tasks = sum(count for count, _ in moments)
-        for name, buffer in self._running().items():
-            parts = [running[name].to(precise(buffer)) * (count / tasks) for count, running in moments]
-            write_mean(buffer, torch.stack(parts).sum(0))
 
     def _runs_together(self) -> bool:
         return all(

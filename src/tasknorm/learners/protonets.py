@@ -2,39 +2,60 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from tasknorm.episode import Episode
-from tasknorm.learners.learner import Learner, Outcome, outcome
+from tasknorm.learners.class_means import class_mean_logits, class_mean_predictor
+from tasknorm.learners.learner import Learner, OwnSettings
+from tasknorm.learners.papers import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
-from tasknorm.phase import context, joint
+from tasknorm.learners.tasks import Tasks
+
+PAPER: Values = {
+    "net": "protonets-conv4",
+    "affine": "all",
+    "eps": 1e-5,
+    "reduction": "mean",
+    "meta_batch": 1,
+    "targets": 15,
+    "halve_every": 2000,
+    "validate_every": 100,
+}
+ON_CHARACTERS: Values = {"train_way": 60, "train_targets": 5}
+ON_PHOTOS: Values = {"train_targets": 15, "scale": "standard"}
+# All weights of the ResNet are trained, from pretrained ones; the sum over targets, over 16 tasks, is minimised.
+ON_META_DATASET: Values = {"reduction": "sum", "halve_every": 0}
+
+
+class ProtoNetsSettings(OwnSettings):
+    """The settings that ProtoNets alone has."""
+
+    reduction: Literal["mean", "sum"] | None = Field(
+        None, description="ProtoNets: a task's loss is the mean or the sum over its targets."
+    )
 
 
 class ProtoNets(Learner):
-    """Each class is the mean c of its context features; a target's logit is minus its squared distance from c.
-
-        -||f - c||^2 = 2 c . f - ||c||^2 - ||f||^2
-
-    The last term is the same for every class, so logits are those of a linear classifier with weights 2c and biases
-    -||c||^2 (equation 8 of Snell et al.), which is how they are computed.
+    """Nearest class mean (see `class_means`) on features that are meta-trained for it.
 
     Args:
         net: images to features.
         reduction: of a task's cross-entropy over its targets: the mean, as Snell et al., or the sum, as in the
             Meta-Dataset experiments.
 
-    >>> from tasknorm import NORMS, nets
+    >>> from tasknorm import NORMS, Episode, nets
     >>> learner = ProtoNets(nets.protonets_conv4(NORMS["TaskNorm-L"]))
     >>> x, y = torch.rand(10, 1, 28, 28), torch.arange(10) % 5
     >>> learner(Episode(x, y, x, y)).shape
     torch.Size([10, 5])
     """
+
+    label = "ProtoNets"
+    own_settings = ProtoNetsSettings
 
     def __init__(self, net: nn.Module, *, reduction: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
@@ -43,37 +64,25 @@ class ProtoNets(Learner):
         self.net = net
         self.reduction = reduction
 
-    def forward(self, episode: Episode) -> Tensor:
-        """Logits of the episode's targets, `(target, way)`."""
-        (tasks,) = groups([episode])
-        return self._logits(tasks)[0]
-
-    def learn(self, episodes: Sequence[Episode]) -> Outcome:
-        """Losses and logits of a meta-batch (see `Learner`)."""
-        return outcome(episodes, self._logits, self.reduction)
+    def logits(self, tasks: Tasks) -> Tensor:
+        """Logits `(tasks, target, way)`, by one joint pass."""
+        return class_mean_logits(self.net, tasks)
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        way = check_context(context_y)
-        check_images(self.net, context_x)
-        net = copy.deepcopy(self.net).eval()
-        with context(net):
-            features = net(context_x)
-        weight, bias = _classifier(class_means(features[None], context_y[None], way))
-        return Predictor(net, weight[0], bias[0])
+        return class_mean_predictor(self.net, context_x, context_y)
 
-    def _logits(self, tasks: Tasks) -> Tensor:
-        """Logits `(tasks, target, way)`, by one joint pass."""
-        images = tasks.images
-        check_images(self.net, images)
-        with joint(self.net, tasks.context_size, tasks.count):
-            features: Tensor = self.net(images).unflatten(0, (tasks.count, -1))
-        contexts, targets = features.tensor_split([tasks.context_size], dim=1)
-        weight, bias = _classifier(class_means(contexts, tasks.context_y, tasks.way))
-        return torch.baddbmm(bias.unsqueeze(1), targets, weight.transpose(1, 2))
+    @classmethod
+    def papers(cls, asked: Asked) -> Values:
+        """Snell et al. on Omniglot and miniImageNet; the TaskNorm paper's appendix B on Meta-Dataset."""
+        if asked.meta_dataset:
+            return META_DATASET | ON_META_DATASET | {"train_way": asked.way, "net": meta_dataset_net(asked)}
+        on_photos = ON_PHOTOS | {"train_way": 30 if asked.shot < 5 else 20}
+        return PAPER | {"rotate": asked.turned} | (ON_CHARACTERS if asked.characters else on_photos)
 
-
-def _classifier(means: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights `(tasks, way, features)` and biases `(tasks, way)` from class means."""
-    return 2 * means, -means.square().sum(-1)
+    @classmethod
+    def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
+        """It classifies by features, which MAML's nets do not return."""
+        if settings.net.startswith("maml"):
+            yield "net", f"learner={settings.learner}, which needs a net that returns features"

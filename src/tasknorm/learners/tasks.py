@@ -74,12 +74,6 @@ def groups(episodes: Sequence[Episode], at_once: int | None = None) -> Iterator[
     yield _stacked(members)
 
 
-def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
-    """Mean of the features `(tasks, context, d)` of each class: `(tasks, way, d)`."""
-    members = F.one_hot(labels, way).to(features.dtype)  # (tasks, context, way)
-    return torch.bmm(members.transpose(1, 2), features) / members.sum(1).unsqueeze(-1)
-
-
 def accuracy(logits: Tensor, labels: Tensor) -> float:
     """Share of targets whose largest logit is that of their class."""
     return float((logits.argmax(-1) == labels).double().mean())

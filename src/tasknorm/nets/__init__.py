@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from tasknorm.kernels.task_layers import TaskConv2d, TaskLinear
+from tasknorm.kernels import TaskConv2d, TaskLinear
 from tasknorm.nets.classifier_generator import ClassifierGenerator
 from tasknorm.nets.conv4 import Conv4, NormMaker, maml_imagenet, maml_omniglot, protonets_conv4
 from tasknorm.nets.film import FiLM, FilmGenerator

@@ -12,8 +12,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.kernels.layout import channels_last
-from tasknorm.kernels.task_layers import TaskConv2d, TaskLinear
+from tasknorm.kernels import TaskConv2d, TaskLinear, channels_last
 
 NormMaker = Callable[[int], nn.Module]
 Shape = tuple[int, int, int]

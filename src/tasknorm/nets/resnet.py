@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.kernels.layout import channels_last
+from tasknorm.kernels import channels_last
 from tasknorm.nets.conv4 import NormMaker, Shape
 from tasknorm.nets.film import FiLM
 

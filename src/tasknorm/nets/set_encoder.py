@@ -7,7 +7,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.kernels.layout import channels_last
+from tasknorm.kernels import channels_last
 from tasknorm.nets.conv4 import NormMaker
 
 

@@ -1,5 +1,6 @@
 """The norms of the paper, by its labels."""
 
+from tasknorm.norms.activations import Activations
 from tasknorm.norms.baseline import Baseline
 from tasknorm.norms.batch_renorm import BRN
 from tasknorm.norms.conventional_batch_norm import CBN
@@ -9,6 +10,7 @@ from tasknorm.norms.layer_norm import LN
 from tasknorm.norms.meta_batch_norm import MetaBN
 from tasknorm.norms.norm import Norm
 from tasknorm.norms.reptile_norm import RN
+from tasknorm.norms.running import RUNNING, RunningMean
 from tasknorm.norms.task_norm import ALPHAS, TaskNorm, TaskNormI, TaskNormL, TaskNormR
 from tasknorm.norms.transductive_batch_norm import TBN
 
@@ -36,10 +38,13 @@ __all__ = [
     "LN",
     "NORMS",
     "RN",
+    "RUNNING",
     "TBN",
+    "Activations",
     "Baseline",
     "MetaBN",
     "Norm",
+    "RunningMean",
     "TaskNorm",
     "TaskNormI",
     "TaskNormL",

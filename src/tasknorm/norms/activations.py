@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tasknorm.kernels.fused import instance_moments
+from tasknorm.kernels import instance_moments
 from tasknorm.moments import Moments, batch_moments, group_moments, layer_moments, unbiased
 from tasknorm.phase import Phase, PhaseError
 

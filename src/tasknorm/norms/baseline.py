@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasknorm.kernels.tracing import is_traced
+from tasknorm.kernels import is_traced
 from tasknorm.norms.norm import Activations, Moments, Norm
 
 

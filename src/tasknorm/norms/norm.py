@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels.fused import scale_shift
-from tasknorm.kernels.tracing import is_traced, snapshot
+from tasknorm.kernels import is_traced, scale_shift, snapshot
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.phase import Phase

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels.tracing import is_traced
+from tasknorm.kernels import is_traced
 from tasknorm.moments import pooled_moments
 from tasknorm.norms.norm import Activations, Moments, Norm
 from tasknorm.phase import Phase

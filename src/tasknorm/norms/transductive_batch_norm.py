@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from tasknorm.kernels.tracing import is_traced
+from tasknorm.kernels import is_traced
 from tasknorm.norms.norm import Activations, Moments, Norm
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tasknorm.report.score import Score, differ
+from tasknorm.evaluation import Accuracy, differ
 
-Row = Mapping[str, Score]
+Row = Mapping[str, Accuracy]
 
 
 def groups(row: Row) -> list[list[str]]:
     """The methods of a row in groups of equals, best group first, best of each group first.
 
-    >>> groups({"CBN": Score(20, 1), "TBN": Score(98, 1), "RN": Score(97, 1)})
+    >>> groups({"CBN": Accuracy(0.20, 0.01), "TBN": Accuracy(0.98, 0.01), "RN": Accuracy(0.97, 0.01)})
     [['TBN', 'RN'], ['CBN']]
     """
     remaining = sorted(row, key=lambda method: -row[method].mean)
@@ -33,7 +33,7 @@ def groups(row: Row) -> list[list[str]]:
 def ranks(row: Row) -> dict[str, float]:
     """The rank of each method in a row: t methods that tie at place p all get p + (t - 1) / 2.
 
-    >>> ranks({"CBN": Score(20, 1), "TBN": Score(98, 1), "RN": Score(97, 1)})
+    >>> ranks({"CBN": Accuracy(0.20, 0.01), "TBN": Accuracy(0.98, 0.01), "RN": Accuracy(0.97, 0.01)})
     {'TBN': 1.5, 'RN': 1.5, 'CBN': 3.0}
     """
     found: dict[str, float] = {}

@@ -13,23 +13,19 @@ from typing import Literal, NamedTuple
 
 import torch
 
+from tasknorm.evaluation import Accuracy, differ
+from tasknorm.learners import LEARNERS
 from tasknorm.norms import NORMS, RN, TaskNormI
 from tasknorm.phase import context, target
 from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.lookup import extractor_alphas, trainings
-from tasknorm.report.places import KINDS, PRINTED, Column, entries, ranked_rows
+from tasknorm.report.places import KINDS, Column, entries, ranked_rows
 from tasknorm.report.published import published
-from tasknorm.report.score import Score, differ
 from tasknorm.report.speed import mean_training_accuracies
-from tasknorm.runs.record import Record
-from tasknorm.settings.training import SHARED
+from tasknorm.runs import Record
+from tasknorm.settings import SHARED
 
 Verdict = Literal["holds", "does not hold", "not tested"]
-COLLAPSE = 0.75  # of the accuracy all at once
-LARGE = 500  # the largest context of Meta-Dataset's test tasks
-MOST = 0.75  # of the layers
-ZERO = 0.5  # in alpha's logit: less moves alpha from 1/2 to 0.62 at most
-ABOUT = 1.25  # times as long
 
 
 class Finding(NamedTuple):
@@ -42,27 +38,27 @@ class Finding(NamedTuple):
 NOT_TESTED = Finding("not tested", "no runs for it among the records")
 
 
-def tbn_collapses(records: Sequence[Record], targets: str) -> Finding:
-    """TBN's accuracy by example or by class differs from that all at once and is under three quarters of it."""
+def tbn_collapses(records: Sequence[Record], targets: str, share: float) -> Finding:
+    """TBN's accuracy by example or by class differs from that all at once and is under this share of it."""
     pairs = {}
     for name, alone in (("maml_results", f"TBN-{targets}"), ("transduction_issues", f"TBN/{targets.title()}")):
         for row, scores in _scores(records, name).items():
             whole = scores.get("TBN" if name == "maml_results" else "TBN/All")
             if whole and alone in scores:
-                pairs[f"{PRINTED[KINDS[name].learner]} {row}"] = (whole, scores[alone])
-    fallen = [differ(a, b) and b.mean < COLLAPSE * a.mean for a, b in pairs.values()]
-    return _finding(fallen, (f"{row} {a.mean:.1f} to {b.mean:.1f}" for row, (a, b) in pairs.items()))
+                pairs[f"{LEARNERS[KINDS[name].learner].label} {row}"] = (whole, scores[alone])
+    fallen = [differ(a, b) and b.mean < share * a.mean for a, b in pairs.values()]
+    return _finding(fallen, (f"{row} {a.percent:.1f} to {b.percent:.1f}" for row, (a, b) in pairs.items()))
 
 
-def running_averages_fail(records: Sequence[Record]) -> Finding:
-    """CBN and BRN keep less than half of the best non-transductive norm's accuracy above chance, in every setting."""
+def running_averages_fail(records: Sequence[Record], share: float) -> Finding:
+    """In every setting CBN and BRN keep less than a share of the best non-transductive norm's accuracy above chance."""
     passed, words = [], []
     for row, scores in _scores(records, "maml_results").items():
         chance = 100 / int(row.split("-")[1])
-        others = [s.mean for c, s in scores.items() if c not in ("CBN", "BRN") and not _transductive(c)]
+        others = [s.percent for c, s in scores.items() if c not in ("CBN", "BRN") and not _transductive(c)]
         if {"CBN", "BRN"} <= set(scores) and others:
-            cbn, brn = scores["CBN"].mean, scores["BRN"].mean
-            passed.append(max(cbn, brn) - chance < 0.5 * (max(others) - chance))
+            cbn, brn = scores["CBN"].percent, scores["BRN"].percent
+            passed.append(max(cbn, brn) - chance < share * (max(others) - chance))
             words.append(f"{row} CBN {cbn:.1f}, BRN {brn:.1f}, best other {max(others):.1f}, chance {chance:.0f}")
     return _finding(passed, words)
 
@@ -94,7 +90,7 @@ def instance_based_slowest(records: Sequence[Record]) -> Finding:
             slowest = sorted(means, key=lambda norm: means[norm])
             passed.append(set(slowest[:2]) == {"LN", "IN"})
             words.append(
-                f"{PRINTED[KINDS[name].learner]}: " + ", ".join(f"{norm} {means[norm]:.1f}" for norm in slowest)
+                f"{LEARNERS[KINDS[name].learner].label}: " + ", ".join(f"{norm} {means[norm]:.1f}" for norm in slowest)
             )
     return _finding(passed, words)
 
@@ -109,7 +105,7 @@ def faster_than_cbn(records: Sequence[Record]) -> Finding:
         means = mean_training_accuracies(_runs(records, name, "Omniglot"))
         if {"TaskNorm-I", "CBN"} <= set(means):
             passed.append(means["TaskNorm-I"] > means["CBN"])
-            words.append(f"{PRINTED[KINDS[name].learner]} {means['TaskNorm-I']:.1f} against {means['CBN']:.1f}")
+            words.append(f"{LEARNERS[KINDS[name].learner].label} {means['TaskNorm-I']:.1f} against {means['CBN']:.1f}")
     return _finding(passed, words)
 
 
@@ -126,45 +122,46 @@ def protonets_less_sensitive(records: Sequence[Record]) -> Finding:
     return _finding(passed, words)
 
 
-def alpha_tends_to_one(records: Sequence[Record]) -> Finding:
-    """In three quarters of the layers alpha is at least 0.9 for a context of 500 images."""
+def alpha_tends_to_one(records: Sequence[Record], near_one: float, context_size: int, layers: float) -> Finding:
+    """In this share of the layers alpha is at least `near_one` for a context of this size."""
     passed, words = [], []
     for record in _functional(records):
-        alphas = [sigmoid(scale * LARGE + offset) for scale, offset in _layers(record)]
-        near = sum(alpha >= 0.9 for alpha in alphas)
-        passed.append(near >= MOST * len(alphas))
+        alphas = [sigmoid(scale * context_size + offset) for scale, offset in _layers(record)]
+        near = sum(alpha >= near_one for alpha in alphas)
+        passed.append(near >= layers * len(alphas))
         words.append(
-            f"{PRINTED[record.settings.learner]}: {near} of {len(alphas)} layers, lowest {min(alphas):.2f}, "
+            f"{record.settings.kind.label}: {near} of {len(alphas)} layers, lowest {min(alphas):.2f}, "
             f"median {statistics.median(alphas):.2f}"
         )
     return _finding(passed, words)
 
 
-def scale_matters(records: Sequence[Record]) -> Finding:
-    """In three quarters of the layers |OFFSET| < 0.5 and |SCALE| |D| > 0.5, at the mean |D| of meta-training.
+def scale_matters(records: Sequence[Record], zero: float, layers: float) -> Finding:
+    """In this share of the layers |OFFSET| < zero and |SCALE| |D| > zero, at the mean |D| of meta-training.
 
-    Adam moves a parameter by about the learning rate: a training too short to bring OFFSET to 0.5 tells nothing.
+    Adam moves a parameter by about the learning rate: a training too short to bring OFFSET to `zero` tells nothing.
     """
     passed, words = [], []
     runs = _functional(records)
-    if runs and all(map(_too_short, runs)):
+    long = [r for r in runs if r.settings.iterations * r.settings.learning_rate >= zero]
+    if runs and not long:
         return Finding("not tested", f"at most {max(r.settings.iterations for r in runs):,} iterations: too short")
-    for record in (r for r in runs if not _too_short(r)):
-        layers, size = _layers(record), record.result["contexts"]
-        small = sum(abs(offset) < ZERO for _, offset in layers)
-        larger = sum(abs(scale) * size > ZERO for scale, offset in layers)
-        passed.append(min(small, larger) >= MOST * len(layers))
-        scales, offsets = zip(*layers, strict=True)
+    for record in long:
+        alphas, size = _layers(record), record.result["contexts"]
+        small = sum(abs(offset) < zero for _, offset in alphas)
+        larger = sum(abs(scale) * size > zero for scale, offset in alphas)
+        passed.append(min(small, larger) >= layers * len(alphas))
+        scales, offsets = zip(*alphas, strict=True)
         words.append(
-            f"{PRINTED[record.settings.learner]}: OFFSET small in {small}, SCALE large in {larger} of {len(layers)}; "
+            f"{record.settings.kind.label}: OFFSET small in {small}, SCALE large in {larger} of {len(alphas)}; "
             f"SCALE {min(scales):.2g} to {max(scales):.2g}, OFFSET {min(offsets):.2g} to {max(offsets):.2g}, "
             f"mean |D| {size:.0f}"
         )
     return _finding(passed, words)
 
 
-def rn_is_special_case() -> Finding:
-    """At meta-test, targets under RN and under TaskNorm-I with alpha = n / (n + 1) differ by less than 1e-10."""
+def rn_is_special_case(records: Sequence[Record], tolerance: float) -> Finding:
+    """At meta-test, targets under RN and under TaskNorm-I with alpha = n / (n + 1) hardly differ; needs no records."""
     generator = torch.Generator().manual_seed(0)
     differences = []
     for size in (1, 5, 25):
@@ -180,11 +177,11 @@ def rn_is_special_case() -> Finding:
                 task_norm(seen)
             with target(rn), target(task_norm):
                 differences.append((rn(unseen) - task_norm(unseen)).abs().max().item())
-    return _finding([max(differences) < 1e-10], [f"largest difference {max(differences):.1e}, for n = 1, 5 and 25"])
+    return _finding([max(differences) < tolerance], [f"largest difference {max(differences):.1e}, for n = 1, 5 and 25"])
 
 
-def cost_about_cbn(records: Sequence[Record]) -> Finding:
-    """The median over settings of TaskNorm-I's seconds per iteration, divided by CBN's, is at most 1.25."""
+def cost_about_cbn(records: Sequence[Record], about: float) -> Finding:
+    """The median over settings of TaskNorm-I's seconds per iteration, divided by CBN's, is at most `about`."""
     ratios = {}
     counted = set()  # a training of ProtoNets serves tests of 5 and 20 ways
     for name in ("maml_results", "protonets_results", "cnaps_meta_dataset", "protonets_meta_dataset"):
@@ -193,14 +190,16 @@ def cost_about_cbn(records: Sequence[Record]) -> Finding:
             if {"TaskNorm-I", "CBN"} <= set(runs) and runs["CBN"].folder not in counted:
                 counted.add(runs["CBN"].folder)
                 ours, cbn = (runs[norm].result["seconds_per_iteration"] for norm in ("TaskNorm-I", "CBN"))
-                ratios[f"{PRINTED[KINDS[name].learner]} {'Meta-Dataset' if KINDS[name].variable else row}"] = ours / cbn
+                ratios[f"{LEARNERS[KINDS[name].learner].label} {'Meta-Dataset' if KINDS[name].variable else row}"] = (
+                    ours / cbn
+                )
     median = statistics.median(ratios.values()) if ratios else math.inf
     words = (f"{row} {ratio:.2f}" for row, ratio in ratios.items())
-    return _finding([median <= ABOUT] if ratios else [], [f"median {median:.2f}; ratios: {', '.join(words)}"])
+    return _finding([median <= about] if ratios else [], [f"median {median:.2f}; ratios: {', '.join(words)}"])
 
 
-def _scores(records: Sequence[Record], name: str) -> dict[str, dict[str, Score]]:
-    return {row: {c: e.score for c, e in line.items()} for row, line in entries(records, name).items()}
+def _scores(records: Sequence[Record], name: str) -> dict[str, dict[str, Accuracy]]:
+    return {row: {c: e.accuracy for c, e in line.items()} for row, line in entries(records, name).items()}
 
 
 def _trained(name: str) -> set[str]:
@@ -225,10 +224,6 @@ def _layers(record: Record) -> list[tuple[float, float]]:
     return [(layer["scale"], layer["offset"]) for layer in extractor_alphas(record)]
 
 
-def _too_short(record: Record) -> bool:
-    return record.settings.iterations * record.settings.learning_rate < ZERO
-
-
 def sigmoid(x: float) -> float:
     """1 / (1 + exp(-x)), for any x."""
     return 0.5 * (1 + math.tanh(x / 2))
@@ -238,8 +233,8 @@ def _transductive(column: str) -> bool:
     return NORMS[Column.named(column).norm].transductive
 
 
-def _range(scores: Iterable[Score]) -> float:
-    means = [score.mean for score in scores]
+def _range(scores: Iterable[Accuracy]) -> float:
+    means = [score.percent for score in scores]
     return max(means) - min(means)
 
 

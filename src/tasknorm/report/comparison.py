@@ -12,16 +12,15 @@ from rich import box
 from rich.table import Table as TextTable
 
 from tasknorm.episode import TARGETS
+from tasknorm.evaluation import Accuracy, differ
 from tasknorm.files import write_atomically
 from tasknorm.report import page
 from tasknorm.report.average_rank import average_ranks, bold, groups
 from tasknorm.report.drawing import Picture
 from tasknorm.report.figures import accuracy_by_targets, alpha_curves, training_curves
 from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.places import PRINTED
 from tasknorm.report.render import Cell, Table, line
-from tasknorm.report.score import Score, differ
-from tasknorm.runs.record import Accuracy, Record
+from tasknorm.runs import Record, Result
 
 HEADINGS = ("norm", "all at once", "by example", "by class", "average rank", "transductive", "ms / task")
 SHORT = {"all at once": "all", "by example": "example", "by class": "class", "average rank": "avg. rank"}
@@ -39,37 +38,34 @@ class Comparison:
     norms: Sequence[str]
 
     @cached_property
-    def rows(self) -> dict[str, dict[str, Accuracy]]:
-        """Accuracies by norm, then by how targets came."""
-        found: dict[str, dict[str, Accuracy]] = {norm: {} for norm in self.norms}
+    def results(self) -> dict[str, dict[str, Result]]:
+        """Lines of the tests by norm, then by how targets came."""
+        found: dict[str, dict[str, Result]] = {norm: {} for norm in self.norms}
         for record in self.records:
-            for row in record.accuracies():
-                if row.norm in found and row.weights == "best":
-                    found[row.norm][row.targets] = row
+            for result in record.chosen():
+                if result.norm in found:
+                    found[result.norm][result.targets] = result
         return found
 
     @cached_property
-    def scores(self) -> dict[str, dict[str, Score]]:
-        """The same as percentages."""
-        return {
-            norm: {come: Score(100 * row.accuracy, 100 * row.interval) for come, row in rows.items()}
-            for norm, rows in self.rows.items()
-        }
+    def accuracies(self) -> dict[str, dict[str, Accuracy]]:
+        """Their accuracies."""
+        return {norm: {come: r.accuracy for come, r in by.items()} for norm, by in self.results.items()}
 
     @cached_property
     def ranks(self) -> dict[str, float]:
         """Average rank of each norm."""
-        return average_ranks({norm: self.scores[norm][come] for norm in self.norms} for come in TARGETS)
+        return average_ranks({norm: self.accuracies[norm][come] for norm in self.norms} for come in TARGETS)
 
     @property
     def transductive(self) -> list[str]:
         """Norms whose predictions depend on the other targets."""
-        return [norm for norm in self.norms if self.rows[norm]["all"].label.startswith("transductive")]
+        return [norm for norm in self.norms if self.results[norm]["all"].label.startswith("transductive")]
 
     @property
     def best(self) -> list[str]:
         """The best norm that is not transductive, and those that do not differ from it."""
-        fair = {norm: self.scores[norm]["all"] for norm in self.norms if norm not in self.transductive}
+        fair = {norm: self.accuracies[norm]["all"] for norm in self.norms if norm not in self.transductive}
         return groups(fair)[0] if fair else []
 
     def verdict(self) -> list[str]:
@@ -78,9 +74,9 @@ class Comparison:
         if self.best:
             first, *tied = self.best
             also = f"; {_and(tied)} {'does' if len(tied) == 1 else 'do'} not differ significantly" if tied else ""
-            said.append(f"Best without peeking at other targets: {first}, {self.scores[first]['all']} %{also}.")
+            said.append(f"Best without peeking at other targets: {first}, {self.accuracies[first]['all']} %{also}.")
         for norm in self.transductive:
-            every, example, by_class = (self.scores[norm][come] for come in TARGETS)
+            every, example, by_class = (self.accuracies[norm][come] for come in TARGETS)
             falls = differ(every, example) or differ(every, by_class)
             words = f"{every} % with all targets at once, {example} % one at a time, {by_class} % class by class"
             hint = ": its first number holds for whole batches only" if falls else ""
@@ -89,12 +85,12 @@ class Comparison:
 
     def table(self) -> Table:
         """Norms by average rank, the best first; the best of each column is bold."""
-        strong = {come: bold({norm: self.scores[norm][come] for norm in self.norms}) for come in TARGETS}
+        strong = {come: bold({norm: self.accuracies[norm][come] for norm in self.norms}) for come in TARGETS}
         lines = [
             line(
                 [
                     norm,
-                    *(Cell(str(self.scores[norm][come]), norm in strong[come]) for come in TARGETS),
+                    *(Cell(str(self.accuracies[norm][come]), norm in strong[come]) for come in TARGETS),
                     f"{self.ranks[norm]:.2f}",
                     "yes" if norm in self.transductive else "no",
                     f"{1000 * self._seconds(norm):.1f}",
@@ -102,7 +98,7 @@ class Comparison:
             )
             for norm in sorted(self.norms, key=lambda norm: self.ranks[norm])
         ]
-        tasks = self.rows[self.norms[0]]["all"].tasks
+        tasks = self.results[self.norms[0]]["all"].tasks
         notes = (
             f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of the weights that did best on validation.",
             "Bold: the best of a column, and all that do not differ from it significantly.",
@@ -130,7 +126,7 @@ class Comparison:
         settings = self.records[0].settings
         source = settings.source.replace(",", ", ")
         shape = "variable tasks" if settings.sampling == "variable" else f"{settings.way}-way {settings.shot}-shot"
-        return f"{PRINTED[settings.learner]} on {source}, {shape}"
+        return f"{settings.kind.label} on {source}, {shape}"
 
     def write(self, path: Path) -> None:
         """Write the page."""
@@ -155,9 +151,11 @@ class Comparison:
         write_atomically(path, page.html(report).encode())
 
     def _drop(self) -> Picture:
-        drops = [f"{n} {self.scores[n]['example'].mean - self.scores[n]['all'].mean:+.1f}" for n in self.norms]
+        drops = [
+            f"{n} {self.accuracies[n]['example'].percent - self.accuracies[n]['all'].percent:+.1f}" for n in self.norms
+        ]
         words = f"Change of accuracy from all at once to one at a time, in percent points: {', '.join(drops)}."
-        return Picture("targets", "Accuracy by how targets come", words, accuracy_by_targets(self.scores))
+        return Picture("targets", "Accuracy by how targets come", words, accuracy_by_targets(self.accuracies))
 
     def _training(self) -> Picture:
         last = {

@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
+from tasknorm.evaluation import Accuracy
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.lookup import extractor_alphas
-from tasknorm.report.score import Score
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
 SMOOTH = 25  # points of a training curve
@@ -71,7 +71,7 @@ def _draw(axes: Sequence[Axes], at: Mapping[str, Any], values: Any, seconds: flo
         axis.plot(x, values, **look(series), markevery=every)
 
 
-def accuracy_against_shot(scores: Mapping[str, Mapping[int, Score]]) -> Figure:
+def accuracy_against_shot(scores: Mapping[str, Mapping[int, Accuracy]]) -> Figure:
     """Accuracy with its 95 % interval against the number of context images of each class (figure 4a).
 
     Args:
@@ -81,7 +81,8 @@ def accuracy_against_shot(scores: Mapping[str, Mapping[int, Score]]) -> Figure:
     for place, norm in enumerate(sorted(scores, key=SERIES.index)):
         shots = sorted(scores[norm])
         aside = 0.06 * (place - (len(scores) - 1) / 2)  # so that intervals do not hide each other
-        means, intervals = zip(*(scores[norm][shot] for shot in shots), strict=True)
+        means = [scores[norm][shot].percent for shot in shots]
+        intervals = [100 * scores[norm][shot].interval for shot in shots]
         axis.errorbar([shot + aside for shot in shots], means, yerr=intervals, capsize=2.5, elinewidth=1, **look(norm))
     axis.set_xlabel("shot (context images per class)")
     axis.set_ylabel("accuracy (%), with 95 % interval")
@@ -116,7 +117,7 @@ def scale_offset_lines(record: Record, largest: int = 500) -> Figure:
     return figure
 
 
-def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
+def accuracy_by_targets(scores: Mapping[str, Mapping[str, Accuracy]]) -> Figure:
     """Accuracy with its 95 % interval when targets come all at once, by example and by class.
 
     Args:
@@ -130,7 +131,7 @@ def accuracy_by_targets(scores: Mapping[str, Mapping[str, Score]]) -> Figure:
         if there:
             places, found = zip(*there, strict=True)
             words = "all at once" if targets == "all" else f"by {targets}"
-            means, intervals = [s.mean for s in found], [s.interval for s in found]
+            means, intervals = [s.percent for s in found], [100 * s.interval for s in found]
             axis.errorbar(means, places, xerr=intervals, fmt=marker, color=colour, capsize=2.5, label=words)
     marked = [f"{name} †" if NORMS[name].transductive else name for name in names]
     axis.set_yticks(range(len(names)), marked)

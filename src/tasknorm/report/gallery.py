@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from tasknorm.evaluation import Accuracy
+from tasknorm.learners import LEARNERS
 from tasknorm.report.checks import sigmoid
 from tasknorm.report.drawing import SERIES, Picture
 from tasknorm.report.figures import (
@@ -16,11 +18,10 @@ from tasknorm.report.figures import (
     scale_offset_lines,
     training_curves,
 )
-from tasknorm.report.lookup import DATA_SETS, Entry, extractor_alphas, trained_tasks, trainings
-from tasknorm.report.places import KINDS, PRINTED, Kind
+from tasknorm.report.lookup import DATA_SETS, extractor_alphas, trained_tasks, trainings
+from tasknorm.report.places import KINDS, Kind
 from tasknorm.report.published import published
-from tasknorm.report.score import Score
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 # Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
 CURVES = {
@@ -37,7 +38,7 @@ FIGURES = ("maml_accuracy_vs_shot", *CURVES, "alpha_curves", "a_b_curves")
 def gallery(records: Sequence[Record]) -> list[Picture]:
     """Every figure of the paper for which there are runs, then accuracy by how targets come, for each learner."""
     found = [_against_shot(records), *(_curves(records, name) for name in CURVES), *_alphas(records)]
-    found += [_by_targets(records, learner) for learner in PRINTED]
+    found += [_by_targets(records, learner) for learner in LEARNERS]
     return [picture for picture in found if picture]
 
 
@@ -82,19 +83,19 @@ def _last(runs: Sequence[Record], by_alpha: bool) -> str:
 
 def _against_shot(records: Sequence[Record]) -> Picture | None:
     """MAML's accuracy against shot, on the data set, way and number of training tasks with the most shots."""
-    found: dict[tuple[str, int, int], dict[str, dict[int, Score]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[tuple[str, int, int], dict[str, dict[int, Accuracy]]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
-        for a in record.accuracies():
+        for a in record.results:
             kept = (record.settings.learner, a.weights, a.targets) == ("maml", "final", "all")
             if kept and a.way and a.shot and record.settings.alpha in (None, "independent-shared"):
-                found[a.source, a.way, trained_tasks(record)][a.norm][a.shot] = Entry(record, a).maximum
+                found[a.source, a.way, trained_tasks(record)][a.norm][a.shot] = a.maximum
     series = {place: {n: s for n, s in norms.items() if len(s) > 2} for place, norms in found.items()}
     place = max(series, key=lambda p: sum(map(len, series[p].values())), default=None)
     if place is None or not series[place]:
         return None
     title = f"Accuracy against shot: MAML on {_data_set(place[0])}, {place[1]}-way"
     ends = ", ".join(
-        f"{norm} {s[min(s)].mean:.1f} % with {min(s)} and {s[max(s)].mean:.1f} % with {max(s)}"
+        f"{norm} {s[min(s)].percent:.1f} % with {min(s)} and {s[max(s)].percent:.1f} % with {max(s)}"
         for norm, s in sorted(series[place].items(), key=lambda item: SERIES.index(item[0]))
     )
     words = (
@@ -107,12 +108,12 @@ def _against_shot(records: Sequence[Record]) -> Picture | None:
 def _alphas(records: Sequence[Record]) -> list[Picture]:
     """alpha of TaskNorm-I with CNAPs, or with another learner where there is no such run."""
     runs = [r for r in records if r.settings.norm == "TaskNorm-I" and r.settings.alpha == "functional-shared"]
-    runs = [r for r in runs if extractor_alphas(r)]
+    runs = [r for r in runs if extractor_alphas(r) and r.settings.kind.meta_trained]
     if not runs:
         return []
-    order = ["cnaps", "protonets", "maml"]
-    run = max(runs, key=lambda r: (-order.index(r.settings.learner), r.settings.iterations * r.settings.meta_batch))
-    layers, learner = extractor_alphas(run), PRINTED[run.settings.learner]
+    order = list(LEARNERS)
+    run = max(runs, key=lambda r: (order.index(r.settings.learner), r.settings.iterations * r.settings.meta_batch))
+    layers, learner = extractor_alphas(run), run.settings.kind.label
     scales, offsets = [layer["scale"] for layer in layers], [layer["offset"] for layer in layers]
     at = [sigmoid(s * 25 + o) for s, o in zip(scales, offsets, strict=True)]
     words = f"For each of {len(layers)} layers of the feature extractor. "
@@ -135,16 +136,16 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
 
 def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
     """Means over the settings that were tested with targets in several ways; of several runs of one, the longest."""
-    longest: dict[tuple[Any, ...], dict[str, Score]] = {}
+    longest: dict[tuple[Any, ...], dict[str, Accuracy]] = {}
     for record in sorted(records, key=trained_tasks):
-        rows = record.accuracies() if record.settings.learner == learner else []
-        weights = "best" if learner != "maml" and any(a.weights == "best" for a in rows) else "final"
-        found: dict[tuple[Any, ...], dict[str, Score]] = defaultdict(dict)
+        rows = record.results if record.settings.learner == learner else []
+        weights = "best" if not LEARNERS[learner].has_steps and any(a.weights == "best" for a in rows) else "final"
+        found: dict[tuple[Any, ...], dict[str, Accuracy]] = defaultdict(dict)
         for a in rows:
             if a.weights == weights:
-                found[a.norm, record.settings.alpha, a.source, a.way, a.shot][a.targets] = Entry(record, a).score
+                found[a.norm, record.settings.alpha, a.source, a.way, a.shot][a.targets] = a.accuracy
         longest |= {setting: scores for setting, scores in found.items() if len(scores) > 1 and "all" in scores}
-    settings: dict[str, list[dict[str, Score]]] = defaultdict(list)
+    settings: dict[str, list[dict[str, Accuracy]]] = defaultdict(list)
     for (norm, *_), scores in longest.items():
         settings[norm].append(scores)
     if not settings:
@@ -156,13 +157,15 @@ def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
         for norm, rows in settings.items()
     }
     words = "; ".join(f"{n}: " + ", ".join(f"{t} {s}" for t, s in by.items()) for n, by in means.items())
-    title = f"Targets all at once, by example and by class: {PRINTED[learner]}"
+    title = f"Targets all at once, by example and by class: {LEARNERS[learner].label}"
     said = f"Mean accuracy in % over the settings tested. {words}."
     return Picture(f"targets_{learner}", title, said, accuracy_by_targets(means))
 
 
-def _mean(scores: Sequence[Score]) -> Score:
-    return Score(sum(s.mean for s in scores) / len(scores), math.sqrt(sum(s.interval**2 for s in scores)) / len(scores))
+def _mean(scores: Sequence[Accuracy]) -> Accuracy:
+    return Accuracy(
+        sum(s.mean for s in scores) / len(scores), math.sqrt(sum(s.interval**2 for s in scores)) / len(scores)
+    )
 
 
 def _data_set(source: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasknorm.report.score import Score
-from tasknorm.runs.record import Accuracy, Record
+from tasknorm.evaluation import Accuracy
+from tasknorm.runs import Record, Result
 
 # The data sets of the paper by the names of our sources; Tiny-ImageNet stands in for ILSVRC.
 DATA_SETS: dict[str, tuple[str, ...]] = {
@@ -50,21 +50,20 @@ class Query:
 
 @dataclass(frozen=True)
 class Entry:
-    """An accuracy and the run that it comes from."""
+    """A line of a run's test, and the run that it comes from."""
 
     record: Record
-    accuracy: Accuracy
+    result: Result
 
     @property
-    def score(self) -> Score:
+    def accuracy(self) -> Accuracy:
         """With MAML, after the step that did best on validation."""
-        return Score(100 * self.accuracy.accuracy, 100 * self.accuracy.interval)
+        return self.result.accuracy
 
     @property
-    def maximum(self) -> Score:
-        """With MAML, after the step that does best on the test tasks, as the paper has it; else the score."""
-        best = self.accuracy.maximum
-        return Score(100 * best.accuracy, 100 * best.interval) if best else self.score
+    def maximum(self) -> Accuracy:
+        """With MAML, after the step that does best on the test tasks, as the paper has it; else the accuracy."""
+        return self.result.maximum
 
 
 def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
@@ -86,7 +85,7 @@ def index(records: Iterable[Record]) -> Index:
     """All accuracies by the query, of one source and without alpha, that each answers."""
     found: Index = defaultdict(list)
     for record in records:
-        for row in record.accuracies():
+        for row in record.results:
             key = Query(
                 record.settings.learner, (row.source,), row.way, row.shot, row.norm, row.targets, None, row.weights
             )
@@ -102,7 +101,7 @@ def entry(accuracies: Index, query: Query) -> Entry | None:
         for weights in dict.fromkeys((query.weights, "final"))
     ]
     found = [e for key in keys for e in accuracies.get(key, []) if _same_alpha(e.record, query)]
-    return max(found, key=lambda e: (trained_tasks(e.record), e.accuracy.weights == query.weights), default=None)
+    return max(found, key=lambda e: (trained_tasks(e.record), e.result.weights == query.weights), default=None)
 
 
 def _same_alpha(record: Record, query: Query) -> bool:
@@ -136,7 +135,7 @@ def trainings(records: Iterable[Record], learner: str, row: str, variable: bool)
 
 
 def _serves(record: Record, row: str, variable: bool) -> bool:
-    tested = {(a.source, a.way, a.shot) for a in record.accuracies()}
+    tested = {(a.source, a.way, a.shot) for a in record.results}
     if variable:
         return any(source in sources for source, *_ in tested for sources in DATA_SETS.values())
     query = row_query(record.settings.learner, row, record.settings.norm, variable)

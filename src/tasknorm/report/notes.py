@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from tasknorm.learners import LEARNERS, Asked
 from tasknorm.norms import NORMS
 from tasknorm.report.lookup import DATA_SETS, Entry, trained_tasks
 from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
-from tasknorm.settings.papers import TASKS, protocol
-from tasknorm.settings.training import Settings
+from tasknorm.settings import Settings, papers_settings
 
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
 WORDS = {
@@ -43,9 +44,9 @@ def _notes_on_weights(kind: Kind, found: Entries) -> list[str]:
     """Which weights were tested, and with MAML after which step."""
     names = {"final": "the weights after the last iteration", "best": "the weights that did best on validation"}
     ours = " or ".join(
-        names[w] for w in names if any(e.accuracy.weights == w for f in found.values() for e in f.values())
+        names[w] for w in names if any(e.result.weights == w for f in found.values() for e in f.values())
     )
-    if kind.learner == "maml":
+    if LEARNERS[kind.learner].has_steps:
         return [
             f"Ours and the paper's: {ours}.",
             "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
@@ -61,7 +62,7 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
     not_had = [row for row in missing if row in NOT_HAD]
     not_run = [row for row in missing if row not in NOT_HAD]
     lines = {row: list(line.values()) for row, line in found.items() if line}
-    stand_ins = [row for row, line in lines.items() if any(e.accuracy.source == "tiny_imagenet" for e in line)]
+    stand_ins = [row for row, line in lines.items() if any(e.result.source == "tiny_imagenet" for e in line)]
     unseen = [
         row
         for row, line in lines.items()
@@ -70,7 +71,7 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
         and not any(source in e.record.settings.sources for source in DATA_SETS[row] for e in line)
     ]
     ranked = ranked_rows(
-        {row: {c: e.score for c, e in line.items()} for row, line in found.items()}, paper.average_rank
+        {row: {c: e.accuracy for c, e in line.items()} for row, line in found.items()}, paper.average_rank
     )
     partial = paper.average_rank and 0 < len(ranked) < len(paper.rows)
     return [
@@ -85,9 +86,9 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
 def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
     """How long the runs were trained and tested, and in what they differ from the paper's."""
     places = [(row, column, e) for row, line in found.items() for column, e in line.items()]
-    unit = "iterations" if kind.learner == "maml" else "tasks"
+    unit = kind.counted
     lengths = {
-        (row, column): e.record.settings.iterations if kind.learner == "maml" else trained_tasks(e.record)
+        (row, column): e.record.settings.iterations if unit == "iterations" else trained_tasks(e.record)
         for row, column, e in places
     }
     usual = Counter(lengths.values()).most_common(1)[0][0]
@@ -97,22 +98,26 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         columns = sorted({Column.named(column).heading for (_, column), value in lengths.items() if value == length})
         rows = sorted({row for (row, _), value in lengths.items() if value == length})
         notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
-    tasks = sorted({e.accuracy.tasks for *_, e in places})
-    stated = kind.learner != "protonets" or kind.variable
+    tasks = sorted({e.result.tasks for *_, e in places})
     notes.append(
         f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
-        f"{'in the paper on 600' if stated else 'the paper does not say on how many'}."
+        f"{'in the paper on 600' if kind.stated else 'the paper does not say on how many'}."
     )
     return [*notes, *_differences(kind, [(row, e) for row, _, e in places])]
 
 
 def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
-    if kind.learner == "protonets" and not kind.variable:
+    if not kind.stated:
         return "until validation got no better"
-    if kind.learner != "cnaps":
-        return f"60,000{'' if kind.learner == 'maml' else ' tasks'}"
-    counts = sorted({TASKS.get(e.accuracy.norm, 60_000) for *_, e in places})
+    papers = [_papers(e) for *_, e in places]
+    counts = sorted({p["iterations"] * (1 if kind.counted == "iterations" else p["meta_batch"]) for p in papers})
     return " to ".join(f"{count:,}" for count in ([counts[0], counts[-1]] if len(counts) > 1 else counts))
+
+
+def _papers(e: Entry) -> dict[str, Any]:
+    """The papers' settings for what an entry shows."""
+    s, r = e.record.settings, e.result
+    return papers_settings(s.learner, Asked(s.sources, r.norm, r.way or 5, r.shot or 1, s.sampling))
 
 
 def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
@@ -121,7 +126,7 @@ def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
     for row, e in found:
         s = e.record.settings
         paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
-        paper |= protocol(s.learner, s.sources, e.accuracy.norm, e.accuracy.way or 5, e.accuracy.shot or 1, s.sampling)
+        paper |= _papers(e)
         paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
         for key in WORDS:
             ours, theirs = str(getattr(s, key)), str(paper[key])

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tasknorm.evaluation import Accuracy
 from tasknorm.norms import NORMS
 from tasknorm.report.lookup import Entry, entry, index, row_query
 from tasknorm.report.published import published
-from tasknorm.report.score import Score
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 Entries = dict[str, dict[str, Entry]]  # by row, then by column
-PRINTED = {"maml": "MAML", "protonets": "ProtoNets", "cnaps": "CNAPs"}  # a learner as the paper prints it
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,8 @@ class Kind:
         variable: tasks of variable size, as in Meta-Dataset.
         alpha: the form of TaskNorm's alpha; None where each column has its own.
         weights: those after the last iteration, as the paper has it for MAML, or the best on validation.
+        counted: the unit in which the paper gives the length of meta-training.
+        stated: whether the paper says how long it trained and on how many tasks it tested.
     """
 
     learner: str
@@ -30,19 +31,23 @@ class Kind:
     variable: bool
     alpha: str | None
     weights: str
+    counted: str = "tasks"
+    stated: bool = True
 
 
 KINDS = {
-    "maml_results": Kind("maml", "MAML on Omniglot and miniImageNet", False, "independent-shared", "final"),
+    "maml_results": Kind(
+        "maml", "MAML on Omniglot and miniImageNet", False, "independent-shared", "final", "iterations"
+    ),
     "protonets_results": Kind(
-        "protonets", "ProtoNets on Omniglot and miniImageNet", False, "independent-shared", "best"
+        "protonets", "ProtoNets on Omniglot and miniImageNet", False, "independent-shared", "best", stated=False
     ),
     "cnaps_meta_dataset": Kind("cnaps", "CNAPs on Meta-Dataset", True, "functional-shared", "best"),
     "protonets_meta_dataset": Kind("protonets", "ProtoNets on Meta-Dataset", True, "functional-shared", "best"),
     "transduction_issues": Kind(
         "cnaps", "CNAPs with targets all at once, by example and by class", True, "functional-shared", "best"
     ),
-    "parameterization_maml": Kind("maml", "Forms of alpha in TaskNorm-I with MAML", False, None, "final"),
+    "parameterization_maml": Kind("maml", "Forms of alpha in TaskNorm-I with MAML", False, None, "final", "iterations"),
     "parameterization_cnaps": Kind("cnaps", "Forms of alpha in TaskNorm-I with CNAPs", True, None, "best"),
 }
 
@@ -98,7 +103,7 @@ def entries(records: Sequence[Record], name: str) -> Entries:
     return found
 
 
-def ranked_rows(rows: Mapping[str, Mapping[str, Score]], columns: Iterable[str]) -> dict[str, dict[str, Score]]:
+def ranked_rows(rows: Mapping[str, Mapping[str, Accuracy]], columns: Iterable[str]) -> dict[str, dict[str, Accuracy]]:
     """The rows that an average rank can use: those with all of the columns that have a score anywhere."""
     there = [column for column in columns if any(column in row for row in rows.values())]
     full = {name: row for name, row in rows.items() if there and all(column in row for column in there)}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from tasknorm.report.score import Score
+from tasknorm.evaluation import Accuracy
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class PublishedTable:
 
     name: str
     columns: tuple[str, ...]
-    rows: dict[str, dict[str, Score]]
+    rows: dict[str, dict[str, Accuracy]]
     bold: dict[str, set[str]]
     held_out: tuple[str, ...]
     average_rank: dict[str, float]
@@ -46,7 +46,10 @@ def published() -> dict[str, PublishedTable]:
         found[name] = PublishedTable(
             name,
             columns,
-            {row: {c: Score(mean, ci) for c, (mean, ci, _) in line.items()} for row, line in cells.items()},
+            {
+                row: {c: Accuracy(mean / 100, ci / 100) for c, (mean, ci, _) in line.items()}
+                for row, line in cells.items()
+            },
             {row: {c for c, (*_, is_bold) in line.items() if is_bold} for row, line in cells.items()},
             tuple(table["held_out"]),
             table["average_rank"],

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 
 def mean_training_accuracies(runs: Iterable[Record]) -> dict[str, float]:

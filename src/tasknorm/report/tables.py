@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tasknorm.evaluation import Accuracy
+from tasknorm.learners import LEARNERS
 from tasknorm.report.average_rank import average_ranks, bold
 from tasknorm.report.notes import notes
 from tasknorm.report.places import KINDS, Column, Entries, entries, ranked_rows
 from tasknorm.report.published import PublishedTable, published
 from tasknorm.report.render import Cell, Line, Table, line
-from tasknorm.report.score import Score
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 
 def paper_table(records: Sequence[Record], name: str) -> Table:
@@ -31,26 +32,26 @@ def paper_table(records: Sequence[Record], name: str) -> Table:
     return Table(name, title, headings, tuple(lines), tuple(notes(name, found)), words=2)
 
 
-def _lines_of_ours(learner: str, found: Entries) -> dict[str, dict[str, dict[str, Score]]]:
+def _lines_of_ours(learner: str, found: Entries) -> dict[str, dict[str, dict[str, Accuracy]]]:
     """Our lines of every row, by what to call them, then row, then column."""
-    scores = {row: {column: e.score for column, e in line.items()} for row, line in found.items()}
-    if learner != "maml":
+    scores = {row: {column: e.accuracy for column, e in line.items()} for row, line in found.items()}
+    if not LEARNERS[learner].has_steps:
         return {"ours": scores}
     maxima = {row: {column: e.maximum for column, e in line.items()} for row, line in found.items()}
     return {"ours, best step": maxima, "ours, chosen step": scores}
 
 
-def _score_line(row: str, who: str, scores: Mapping[str, Score], columns: Sequence[str], rule: bool) -> Line:
+def _score_line(row: str, who: str, scores: Mapping[str, Accuracy], columns: Sequence[str], rule: bool) -> Line:
     strong = bold(scores) if len(scores) > 1 else set()
     return line([row, who, *(Cell(str(scores[c]), c in strong) if c in scores else "" for c in columns)], rule=rule)
 
 
-def _rank_lines(paper: PublishedTable, ours: dict[str, dict[str, dict[str, Score]]]) -> list[Line]:
+def _rank_lines(paper: PublishedTable, ours: dict[str, dict[str, dict[str, Accuracy]]]) -> list[Line]:
     """Our average ranks, the paper's over the same rows and columns, and the paper's as printed."""
     if not paper.average_rank:
         return []
     lines: list[tuple[str, Mapping[str, float]]] = []
-    usable: dict[str, dict[str, Score]] = {}
+    usable: dict[str, dict[str, Accuracy]] = {}
     for who, scores in ours.items():
         usable = ranked_rows(scores, paper.average_rank)
         lines.append((who, average_ranks(usable.values())))

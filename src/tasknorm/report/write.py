@@ -12,10 +12,10 @@ from tasknorm.report.drawing import saved
 from tasknorm.report.gallery import FIGURES, gallery
 from tasknorm.report.lookup import trained_tasks
 from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.places import KINDS, PRINTED, entries
+from tasknorm.report.places import KINDS, entries
 from tasknorm.report.render import Table, line
 from tasknorm.report.tables import paper_table
-from tasknorm.runs.record import Record
+from tasknorm.runs import Record
 
 
 def write_report(records: Sequence[Record], out: Path) -> list[Path]:
@@ -61,7 +61,7 @@ def runs_table(records: Sequence[Record]) -> Table:
             line(
                 [
                     record.folder.name,
-                    PRINTED[s.learner],
+                    s.kind.label,
                     s.source.replace(",", ", "),
                     s.norm,
                     s.alpha or "",

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from tasknorm.training.watch import METRICS
+from tasknorm.training import RunFolder
 
 POINTS = 200
 Line = dict[str, float]
@@ -18,9 +18,10 @@ def curves(folder: Path) -> dict[str, Any]:
 
     Returns:
         `seconds` of training, validations included; `seconds_per_iteration`, the median; `contexts`, the mean size of
-        a context; `curve` and `validation`, lists of equal length by name.
+        a context; `curve` and `validation`, lists of equal length by name. All is 0 or empty where nothing was trained.
     """
-    lines: list[Line] = [json.loads(line) for line in (folder / METRICS).read_text().splitlines()]
+    path = RunFolder(folder).metrics
+    lines: list[Line] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     elapsed = 0.0
     for line in lines:
         elapsed += line["seconds"]
@@ -28,8 +29,8 @@ def curves(folder: Path) -> dict[str, Any]:
     steps = [line for line in lines if "loss" in line]
     return {
         "seconds": elapsed,
-        "seconds_per_iteration": median(step["seconds"] for step in steps),
-        "contexts": mean(step["context"] for step in steps),
+        "seconds_per_iteration": median(step["seconds"] for step in steps) if steps else 0.0,
+        "contexts": mean(step["context"] for step in steps) if steps else 0.0,
         "curve": _curve(steps),
         "validation": _validation([line for line in lines if "loss" not in line]),
     }
@@ -37,7 +38,7 @@ def curves(folder: Path) -> dict[str, Any]:
 
 def _curve(steps: list[Line]) -> dict[str, list[float]]:
     """Means over at most 200 windows of equal length, the last of which may be shorter."""
-    size = -(-len(steps) // POINTS)
+    size = max(1, -(-len(steps) // POINTS))
     windows = [steps[start : start + size] for start in range(0, len(steps), size)]
     return {
         "iteration": [window[-1]["iteration"] for window in windows],
@@ -61,3 +62,15 @@ def _validation(lines: list[Line]) -> dict[str, Any]:
         "accuracy": accuracy,
     }
     return found | ({"sources": sources} if sources else {})
+
+
+def last_metrics(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
+    """The last whole lines of a run's `metrics.jsonl`."""
+    path = RunFolder(folder).metrics
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - size)
+        file.seek(start)
+        lines = file.read().split(b"\n")
+    return [json.loads(line) for line in lines[1 if start else 0 : -1]]

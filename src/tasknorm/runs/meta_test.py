@@ -11,19 +11,14 @@ import torch
 
 from tasknorm.episode import TARGETS, Episode, Targets
 from tasknorm.errors import SettingsError
-from tasknorm.evaluation.evaluation import accuracies, evaluate, transduction_label
-from tasknorm.learners import MAML, Learner
-from tasknorm.machine.devices import chosen_device
-from tasknorm.machine.processes import Processes, connected
+from tasknorm.evaluation import accuracies, evaluate, transduction_label
+from tasknorm.learners import Learner
+from tasknorm.machine import Processes, chosen_device, connected
 from tasknorm.norms import TaskNorm
 from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
-from tasknorm.runs.record import CONFIG, Accuracy
-from tasknorm.settings.config import read_config
-from tasknorm.settings.training import Settings
-from tasknorm.training.loop import best_name
-from tasknorm.training.weights import label, read_weights
-
-FINAL = "model.safetensors"
+from tasknorm.runs.record import Result
+from tasknorm.settings import Settings, choice_error, read_config
+from tasknorm.training import RunFolder, label, read_weights
 
 
 def meta_test(
@@ -46,10 +41,11 @@ def meta_test(
         seed: of the tasks.
 
     Returns:
-        `accuracies`, a row each (see `tasknorm.runs.record.Accuracy`), and `seconds_per_test_task` by norm, with targets
+        `accuracies`, a row each (see `tasknorm.runs.Result`), and `seconds_per_test_task` by norm, with targets
         all at once.
     """
     targets = targets or [come for come in TARGETS if come in settings.tested_targets]
+    files = RunFolder(folder)
     rows: list[dict[str, Any]] = []
     seconds: dict[str, list[float]] = {}
     tests = {
@@ -59,9 +55,8 @@ def meta_test(
     }
     for which in ("final", "best") if settings.validate_every else ("final",):
         for norm in norms or settings.tested_norms:
-            learner = loaded(
-                settings, folder / (FINAL if which == "final" else best_name(norm, settings)), norm, processes
-            )
+            path = files.final if which == "final" else files.best(norm, settings.norm)
+            learner = loaded(settings, path, norm, processes)
             step = chosen_step(learner, settings, processes)
             said = transduction_label(learner, next(iter(tests.values()))(0))
             for (source, way), test in tests.items():
@@ -70,30 +65,31 @@ def meta_test(
                     count = tasks or settings.test_tasks
                     found = evaluate(learner, test, count, come, step=step, label=said, processes=processes)
                     about = {"weights": which, "norm": norm, "source": source, "way": way, "shot": shot}
-                    rows.append(Accuracy.of(found, **about).row())  # type: ignore[arg-type]
+                    rows.append(Result.of(found, **about).row())  # type: ignore[arg-type]
                     if come == "all":
                         seconds.setdefault(norm, []).append(found.seconds)
     return {"accuracies": rows, "seconds_per_test_task": {norm: mean(values) for norm, values in seconds.items()}}
 
 
-def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> list[Accuracy]:
+def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> list[Result]:
     """Test the run in a folder (see `meta_test`).
 
     Raises:
         SettingsError: if the folder holds no finished training, or a choice is unknown.
     """
-    if not (folder / FINAL).exists():
-        raise SettingsError(f"{folder}: to evaluate, a folder must hold a run's {FINAL}; finish its training first")
+    files = RunFolder(folder)
+    if not files.final.exists():
+        raise SettingsError(f"{folder}: there is no finished training here (no {files.final.name}); finish it first")
     for come in targets:
         if come not in TARGETS:
-            raise SettingsError(f"targets are {', '.join(TARGETS)}, got {come!r}; name some of these")
-    settings = Settings.of(read_config(folder / CONFIG))
+            raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")
+    settings = Settings.of(read_config(files.config))
     chosen = [come for come in TARGETS if come in targets]
     with connected(chosen_device(settings.device).type) as processes:
         found = meta_test(
             settings, folder, processes, norms=(norm or settings.norm,), targets=chosen, tasks=tasks, seed=seed
         )
-    return [Accuracy.of_row(row) for row in found["accuracies"]]
+    return [Result.of_row(row) for row in found["accuracies"]]
 
 
 def loaded(settings: Settings, path: Path, norm: str, processes: Processes | None = None) -> Learner:
@@ -116,17 +112,17 @@ def validation_tasks(settings: Settings) -> dict[str, Callable[[int], Episode]]:
 
 
 def chosen_step(learner: Learner, settings: Settings, processes: Processes | None = None) -> int | None:
-    """MAML's inner step with the best accuracy on the validation tasks; None for learners without steps.
+    """The inner step with the best accuracy on the validation tasks; None for learners without steps.
 
     Where no source has validation tasks it is the last step.
     """
-    if not isinstance(learner, MAML):
+    if not learner.has_steps:
         return None
     tables = [
         accuracies(learner, tasks, settings.validation_tasks, processes=processes)
         for tasks in validation_tasks(settings).values()
     ]
-    return 1 + int(torch.cat(tables).mean(0).argmax()) if tables else settings.test_steps
+    return 1 + int(torch.cat(tables).mean(0).argmax()) if tables else learner.test_steps
 
 
 def alphas_of(learner: Learner) -> list[dict[str, Any]]:

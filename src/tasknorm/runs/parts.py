@@ -17,25 +17,25 @@ from tasknorm.data import (
     Direct,
     Episodes,
     FixedSampler,
+    Images,
     Mixture,
+    Sampler,
     Source,
     Spec,
     VariableSampler,
+    chosen_split,
+    data_folder,
+    images_by_class,
     opened,
     scaled,
 )
-from tasknorm.data.places import data_folder
-from tasknorm.data.sampling.draw import Sampler
-from tasknorm.data.sampling.episodes import Images
-from tasknorm.data.sources.source import chosen_split, images_by_class
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
-from tasknorm.learners import LEARNERS, Learner
+from tasknorm.learners import Learner
 from tasknorm.nets import NETS
 from tasknorm.norms import NORMS
-from tasknorm.settings.training import ONLY, Settings
-from tasknorm.training.pretraining import load_pretrained
-from tasknorm.training.recomputation import recompute
+from tasknorm.settings import Settings
+from tasknorm.training import load_pretrained, recompute
 
 LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
 
@@ -45,8 +45,7 @@ def learner_of(settings: Settings, *, pretrained: bool = True) -> Learner:
     torch.manual_seed(settings.seed)
     options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
     options |= {"filters": settings.filters} if settings.filters else {}
-    options |= {"way": settings.way} if settings.learner == "maml" else {}
-    options |= {"film": True} if settings.film else {}
+    options |= settings.kind.net_options(settings)
     norm = norm_maker(settings)
     try:
         net = NETS[settings.net](norm, **options)
@@ -56,14 +55,8 @@ def learner_of(settings: Settings, *, pretrained: bool = True) -> Learner:
         load_pretrained(net, Path(settings.pretrained))
     if settings.recompute:
         recompute(net)
-    chosen = {name: getattr(settings, name) for name in ONLY[settings.learner] if getattr(settings, name) is not None}
-    if settings.learner == "maml":
-        return LEARNERS["maml"](net, compiled=settings.compile, **chosen)
-    if settings.compile:
-        net.compile()
-    return (
-        LEARNERS["cnaps"](net, norm, **chosen) if settings.learner == "cnaps" else LEARNERS["protonets"](net, **chosen)
-    )
+    own = settings.own.model_dump(exclude_none=True)
+    return settings.kind.of(net, norm, own, compiled=settings.compile)
 
 
 def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
@@ -168,4 +161,4 @@ def as_norm(learner: Learner, norm: str, settings: Settings) -> Learner:
     """The learner with its weights under a norm that shares its training; itself if the norm is its own."""
     if norm == settings.trained_norm:
         return learner
-    return convert(learner, norm, where="extractor.*" if settings.learner == "cnaps" else None)
+    return convert(learner, norm, where=learner.converted)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from tasknorm.episode import Targets
 from tasknorm.errors import SettingsError
-from tasknorm.evaluation.evaluation import Evaluation, Mean
-from tasknorm.settings.config import read_config
-from tasknorm.settings.training import Settings
-
-CONFIG, RESULT = "config.json", "result.json"
+from tasknorm.evaluation import Accuracy, Evaluation
+from tasknorm.runs.schema import ResultFile
+from tasknorm.settings import Settings, read_config
+from tasknorm.training import RunFolder
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """One row of a run's test.
+class Result:
+    """One line of a run's test: what was tested, and its accuracy.
 
     Args:
         weights: "final", or "best" by validation.
@@ -30,11 +30,9 @@ class Accuracy:
         targets: how they came.
         tasks: how many.
         label: "transductive" or "non-transductive".
-        accuracy: mean over tasks, in [0, 1]; for MAML, after `step`.
-        interval: half the width of its 95 % interval.
-        step: MAML's inner step, chosen on validation tasks.
-        maximum: MAML's best step, chosen on these very tasks, as in the TaskNorm paper.
-        steps: MAML's accuracy after each step.
+        accuracy: over the tasks; of a learner with steps, after `step`.
+        step: the inner step, chosen on validation tasks.
+        steps: the accuracy after each step.
     """
 
     weights: str
@@ -45,43 +43,48 @@ class Accuracy:
     targets: Targets
     tasks: int
     label: str
-    accuracy: float
-    interval: float
+    accuracy: Accuracy
     step: int | None = None
-    maximum: Mean | None = None
-    steps: tuple[Mean, ...] = ()
+    steps: tuple[Accuracy, ...] = ()
 
     @classmethod
     def of(
         cls, found: Evaluation, *, weights: str, norm: str, source: str, way: int | None, shot: int | None
-    ) -> Accuracy:
+    ) -> Result:
         """From an evaluation and what was evaluated."""
-        told = (found.targets, found.tasks, found.label, found.mean.accuracy, found.mean.interval)
-        if not found.steps:
-            return cls(weights, norm, source, way, shot, *told)
-        return cls(weights, norm, source, way, shot, *told, found.step, found.maximum, found.steps)
+        told = (found.targets, found.tasks, found.label, found.accuracy, found.step, found.steps)
+        return cls(weights, norm, source, way, shot, *told)
 
     @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Accuracy:
+    def of_row(cls, row: dict[str, Any]) -> Result:
         """From a row as JSON has it."""
-        if "steps" not in row:
-            return cls(**row)
-        return cls(**row | {"maximum": Mean(**row["maximum"]), "steps": tuple(Mean(**mean) for mean in row["steps"])})
+        values = {name: row[name] for name in row if name not in ("interval", "maximum")}
+        values["accuracy"] = Accuracy(row["accuracy"], row["interval"])
+        values["steps"] = tuple(Accuracy(each["accuracy"], each["interval"]) for each in row.get("steps", ()))
+        return cls(**values)
+
+    @property
+    def maximum(self) -> Accuracy:
+        """After the best step, chosen on these very tasks, as in the TaskNorm paper; else the accuracy."""
+        return max(self.steps, key=lambda step: step.mean, default=self.accuracy)
 
     def row(self) -> dict[str, Any]:
-        """As JSON has it: what only MAML has is left out for others."""
-        values = asdict(self) | {"steps": [asdict(mean) for mean in self.steps]}
-        return values if self.steps else {name: values[name] for name in values if name not in MAML}
+        """As JSON has it: one level deep, and without steps for a learner that has none."""
+        about = ("weights", "norm", "source", "way", "shot", "targets", "tasks", "label")
+        values = {name: getattr(self, name) for name in about} | _flat(self.accuracy)
+        if not self.steps:
+            return values
+        return values | {"step": self.step, "maximum": _flat(self.maximum), "steps": [*map(_flat, self.steps)]}
 
     def __str__(self) -> str:
         shape = "" if self.way is None else f" {self.way}-way {self.shot}-shot"
         step = "" if self.step is None else f" after step {self.step}"
         words = f"{self.weights:6}{self.norm:11} {self.source}{shape}, targets: {self.targets:8}"
-        return f"{words} {Mean(self.accuracy, self.interval)}{step}, {self.tasks} tasks, {self.label}"
+        return f"{words} {self.accuracy} %{step}, {self.tasks} tasks, {self.label}"
 
 
-MAML = ("step", "maximum", "steps")
-NEEDED = ("seconds", "seconds_per_iteration", "contexts", "curve", "validation", "alphas")
+def _flat(accuracy: Accuracy) -> dict[str, float]:
+    return {"accuracy": accuracy.mean, "interval": accuracy.interval}
 
 
 @dataclass(frozen=True)
@@ -98,50 +101,62 @@ class Record:
     settings: Settings
     result: dict[str, Any]
 
-    def accuracies(self) -> list[Accuracy]:
-        """Every row of the run's test."""
-        return [Accuracy.of_row(row) for row in self.result["accuracies"]]
+    @cached_property
+    def results(self) -> list[Result]:
+        """Every line of the run's test."""
+        return [Result.of_row(row) for row in self.result["accuracies"]]
+
+    def chosen(self) -> list[Result]:
+        """The lines of the weights that did best on validation; of the final ones where nothing was validated."""
+        best = [result for result in self.results if result.weights == "best"]
+        return best or self.results
 
 
 def read_record(folder: Path) -> Record:
-    """The record of the finished run in a folder.
+    """The record of the finished training in a folder.
 
     Raises:
         SettingsError: if there is none, or one that cannot be read.
     """
-    for name in (CONFIG, RESULT):
-        if not (folder / name).is_file():
-            raise SettingsError(f"{folder}: the folder of a finished run holds {CONFIG} and {RESULT}, got no {name}")
+    files = RunFolder(folder)
+    for path in (files.config, files.result):
+        if not path.is_file():
+            raise SettingsError(f"{folder}: there is no finished training here (no {path.name})")
     try:
-        result = read_config(folder / RESULT)
-    except SettingsError:
-        raise SettingsError(f"{folder / RESULT}: a result is JSON, and this is damaged; run it again") from None
-    if not isinstance(result.get("accuracies"), list):
-        raise SettingsError(f"{folder / RESULT}: a result holds a list of accuracies, got none; run it again")
-    if missing := [key for key in NEEDED if key not in result]:
-        raise SettingsError(f"{folder / RESULT}: a result holds {', '.join(NEEDED)}, got no {missing[0]}; run it again")
-    try:
-        TypeAdapter(list[Accuracy]).validate_json(json.dumps(result["accuracies"]), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise SettingsError(f"{folder / RESULT}: accuracies.{place}: {first['msg']}; run it again") from None
-    config = read_config(folder / CONFIG)
+        ResultFile.model_validate_json(files.result.read_bytes())
+        result = read_config(files.result)
+    except (SettingsError, ValidationError) as error:
+        raise SettingsError(f"{files.result}: damaged ({_first(error)}); {_remedy(files)}") from None
+    config = read_config(files.config)
     if "learner" not in config:
-        raise SettingsError(f"{folder / CONFIG}: a run's settings name its learner, got none; run it again")
+        raise SettingsError(f"{files.config}: this is no training's config file: it names no learner")
     try:
         return Record(folder, Settings.of(config), result)
     except SettingsError as error:
-        raise SettingsError(f"{folder / CONFIG}: {error}") from None
+        raise SettingsError(f"{files.config}: {error}") from None
+
+
+def _first(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
+
+
+def _remedy(files: RunFolder) -> str:
+    return f"remove it, and `tasknorm train --out {files.path} --resume` makes it again"
 
 
 def records(*folders: Path) -> list[Record]:
-    """The records of all finished runs in or below some folders, by path; hidden folders are left out."""
+    """The records of all finished trainings in or below some folders, by path; hidden folders are left out."""
+    name = RunFolder(Path()).result.name
     found = {
         path.parent
         for folder in folders
-        for path in folder.rglob(RESULT)
-        if (path.parent / CONFIG).is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+        for path in folder.rglob(name)
+        if RunFolder(path.parent).config.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     }
     return [read_record(folder) for folder in sorted(found)]
 

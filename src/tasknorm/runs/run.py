@@ -1,121 +1,140 @@
-"""One run from its description: train, test, and what stays in its folder."""
+"""A run in its folder: one interface for trainings and pretrainings, so that nobody has to ask which it is."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from functools import partial
-from importlib.metadata import version
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
-import torch
-
-from tasknorm.episode import Episode
-from tasknorm.errors import DataError, SettingsError
-from tasknorm.evaluation.evaluation import accuracies
+from tasknorm.errors import SettingsError
 from tasknorm.files import write_atomically
-from tasknorm.learners import Learner
-from tasknorm.machine.devices import chosen_device
-from tasknorm.machine.processes import Processes, connected
-from tasknorm.runs.curves import curves
-from tasknorm.runs.meta_test import FINAL, alphas_of, meta_test, validation_tasks
-from tasknorm.runs.parts import as_norm, learner_of, task_of
-from tasknorm.runs.record import CONFIG, RESULT, read_record, result_text
-from tasknorm.settings.config import read_config
-from tasknorm.settings.training import Settings, parsed
-from tasknorm.training.checkpoint import last_iteration
-from tasknorm.training.loop import CHECKPOINTS, train
-from tasknorm.training.weights import label, weights_of, write_weights
+from tasknorm.runs.speed import Speed
+from tasknorm.settings import PretrainSettings, Settings, read_config
+from tasknorm.training import RunFolder, last_iteration
 
-MACHINE = ("device", "workers", "tensorboard", "at_once")  # may differ when a run goes on
-LENGTH = "iterations"  # may also differ, but not be less than what is done
+AnySettings = Settings | PretrainSettings
+S = TypeVar("S", Settings, PretrainSettings)
+
+COMMAND = (sys.executable, "-m", "tasknorm.cli.with_parent")
 
 
-def run(settings: Settings, folder: Path) -> dict[str, Any]:
-    """Train, test and record one run; goes on from its newest checkpoint, and does nothing if it is finished.
+class Run(ABC, Generic[S]):
+    """A training or a pretraining.
 
-    A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
-    validation at its former end and the schedule of BRN's bounds stay.
+    Args:
+        settings: of the run.
+        folder: of the run; empty, or with the same run in whatever state.
 
-    Returns:
-        The contents of `result.json`.
+    Attributes:
+        verb: the command that does such a run.
+        name: what such a run is called in messages.
+        files: the run's folder.
     """
-    device = chosen_device(settings.device)
-    with connected(device.type) as processes:
-        if processes.same(is_finished(folder, settings.iterations) if processes.first else None):
-            result = read_record(folder).result
-            print(f"{folder}: finished already", file=sys.stderr)
-            return result
-        if processes.count > settings.meta_batch:
-            raise SettingsError(
-                f"meta_batch={settings.meta_batch} tasks cannot be shared by {processes.count} processes; start fewer"
+
+    verb: ClassVar[str]
+    name: ClassVar[str]
+
+    def __init__(self, settings: S, folder: Path) -> None:
+        self.settings: S = settings
+        self.files = RunFolder(folder)
+
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether the folder holds the record of a run of this length, or of a longer one."""
+
+    @abstractmethod
+    def done(self) -> int:
+        """Iterations, or epochs, that it has behind it."""
+
+    @abstractmethod
+    def do(self) -> dict[str, Any]:
+        """Do the run in this process, from where it is, or do nothing if it is finished: its record."""
+
+    @abstractmethod
+    def speed(self) -> Speed | None:
+        """How fast the run in the folder is; None if it has not come far enough to tell."""
+
+    @abstractmethod
+    def seconds(self, speed: Speed) -> float:
+        """Estimated seconds of the whole run."""
+
+    @abstractmethod
+    def kind(self) -> str:
+        """A short name for what the run's speed depends on."""
+
+    @abstractmethod
+    def shortened(self) -> S | None:
+        """Settings of a run of seconds that is as fast; None if this one is hardly longer itself."""
+
+    def part(self, share: float) -> S:
+        """The settings with a share of the length; a pretraining stays whole."""
+        return self.settings.with_length(max(1, round(share * self.settings.length)))
+
+    def write_config(self) -> None:
+        """Note the settings in the folder, unless they are there with the same length."""
+        if self.files.config.exists() and read_config(self.files.config)[self._length] == self.settings.length:
+            return
+        write_atomically(self.files.config, (json.dumps(self.settings.values(), indent=2) + "\n").encode())
+
+    def check(self) -> None:
+        """See that the folder is empty, or holds this run: a shorter one goes on, a longer one serves.
+
+        Raises:
+            SettingsError: if it holds something else; names the first setting that differs.
+        """
+        if not self.files.config.exists():
+            if self.files.path.exists() and any(path.name != self.files.log.name for path in self.files.path.iterdir()):
+                raise SettingsError(f"{self.files.path}: this folder has files but no config.json; remove it")
+            return
+        recorded = type(self.settings).of(read_config(self.files.config)).values()
+        for key, value in self.settings.values().items():
+            if key not in (*self.settings.machine, self._length) and _comparable(key, value) != _comparable(
+                key, recorded.get(key)
+            ):
+                raise SettingsError(
+                    f"{key}={value} contradicts the run in {self.files.path}, which has {key}={recorded.get(key)}; "
+                    "choose another folder, or remove this one"
+                )
+
+    def started(self, threads: int, variables: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Do the run in a process of its own, from where it is; what it prints goes to `log.txt`.
+
+        Args:
+            threads: CPU threads of the process.
+            variables: of its environment, beside those of this one.
+        """
+        if not self.files.config.exists():
+            self.write_config()
+        longest = max(self.settings.length, last_iteration(self.files.checkpoints))
+        words: list[str] = [self.verb, "--out", str(self.files.path), "--resume", f"--{self._length}", str(longest)]
+        with self.files.log.open("ab") as log:
+            return subprocess.Popen(
+                [*COMMAND, *words],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {}),
+                start_new_session=True,  # the grid alone hears Ctrl-C, and stops its runs
             )
-        learner = learner_of(settings).to(device)
-        tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
-        if settings.validate_every and not valid_tasks:
-            raise DataError(
-                f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
-                "name some in its splits file"
-            )
-        if processes.first:
-            (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
-            if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[LENGTH] != settings.iterations:
-                write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
-        validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
-        train(learner, settings, tasks, validate, folder, processes)
-        if processes.first:
-            write_weights(folder / FINAL, weights_of(learner), label(settings.learner, settings.trained_norm))
-        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": torch.get_num_threads()}
-        result |= curves(folder) if processes.first else {}
-        result |= {"alphas": alphas_of(learner), "accuracies": []}
-        result |= meta_test(settings, folder, processes) if settings.test_tasks else {}
-        if processes.first:
-            write_atomically(folder / RESULT, result_text(result))
-    return result
+
+    def failure(self, code: int) -> str | None:
+        """Why its process ended with this exit code; None if the run is finished."""
+        if code == 0 and self.finished():
+            return None
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        lines: list[str] = self.files.log.read_text(errors="replace").strip().splitlines()
+        return "\n".join([how, *lines[-3:]])
+
+    @property
+    def _length(self) -> str:
+        return self.settings.length_name
 
 
-def is_finished(folder: Path, iterations: int) -> bool:
-    """Whether a folder holds the record of a run of so many iterations."""
-    return (folder / RESULT).exists() and bool(read_config(folder / CONFIG)[LENGTH] >= iterations)
-
-
-def validation(
-    learner: Learner, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], processes: Processes
-) -> dict[str, dict[str, float]]:
-    """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
-    found: dict[str, dict[str, float]] = {}
-    for norm in settings.tested_norms:
-        model = as_norm(learner, norm, settings)
-        for source, episode in episodes.items():
-            table = accuracies(model, episode, settings.validation_tasks, processes=processes)
-            found.setdefault(norm, {})[source] = float(table.mean(0).max())
-    return found
-
-
-def settled(given: dict[str, Any], config: Path | None, folder: Path, resume: bool) -> Settings:
-    """The settings of the run in a folder: what its config says, or a config file and flags.
-
-    Raises:
-        SettingsError: if the folder is in use and is not to be resumed, or the settings contradict the run in it.
-    """
-    given = (read_config(config) if config else {}) | given
-    used = folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
-    if used and not resume:
-        raise SettingsError(f"{folder}: a run needs an empty folder, and this is not; add --resume or choose another")
-    if not used:
-        return Settings.of(given)
-    if not (folder / CONFIG).exists():
-        raise SettingsError(f"{folder}: to resume, a folder must hold a run's {CONFIG}, and this has none")
-    recorded = read_config(folder / CONFIG)
-    if not {"learner", LENGTH} <= set(recorded):
-        raise SettingsError(f"{folder / CONFIG}: to resume, it must hold a training's settings; choose another folder")
-    done = last_iteration(folder / CHECKPOINTS)
-    for key in given.keys() & recorded.keys() - set(MACHINE):
-        value = parsed(key, given[key])
-        if value != recorded[key] and not (key == LENGTH and isinstance(value, int) and value >= done):
-            raise SettingsError(
-                f"{key}={value} contradicts the run in {folder}, which has {key}={recorded[key]}; leave it out"
-            )
-    Settings.of(recorded | given)  # refuses what is no setting
-    return Settings.of(recorded | {key: value for key, value in given.items() if key in (*MACHINE, LENGTH)})
+def _comparable(key: str, value: Any) -> Any:
+    """A folder of runs may move: of pretrained weights the run and the file count."""
+    return Path(value).parts[-2:] if key == "pretrained" and value else value

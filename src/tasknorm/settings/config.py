@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from tasknorm.errors import SettingsError
 
 
 def about(text: str, **bounds: Any) -> Any:
-    """A setting without a value of its own: the protocol gives one, or it stays None."""
+    """A setting that is None unless it is given or the papers prescribe it."""
     return Field(default=None, description=text, **bounds)
 
 
@@ -37,24 +39,47 @@ def read_config(path: Path) -> dict[str, Any]:
         SettingsError: if it is neither.
     """
     if not path.is_file():
-        raise SettingsError(f"{path}: a config is a file, and there is none; correct the path")
+        raise SettingsError(f"config file not found: '{path}'; correct the path")
     try:
         text = path.read_text()
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (ValueError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: a config is a TOML or .json file of settings, and this is not: {error}") from None
+        raise SettingsError(
+            f"{path}: not a valid {'JSON' if path.suffix == '.json' else 'TOML'} file: {error}"
+        ) from None
     if not isinstance(values, dict):
-        raise SettingsError(f"{path}: a config is a table of settings, got {type(values).__name__}")
+        raise SettingsError(f"{path}: a config file holds a table of settings, got {type(values).__name__}")
     return values
 
 
-def in_words(error: Any, model: type[BaseModel]) -> str:
-    """One of pydantic's complaints as a rule, the value received, and the fix."""
+def in_words(error: Any, fields: Mapping[str, Any]) -> str:
+    """One of pydantic's complaints as a rule, the value received, and the fix.
+
+    Args:
+        error: an entry of `ValidationError.errors()`.
+        fields: the settings that there are, by name.
+    """
     name = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        known = ", ".join(model.model_fields)
-        return f"{name} is no setting; correct its name, the settings are {known}"
+        return f"unknown setting {name!r}; {meant(name, list(fields))}"
     if error["type"] == "missing":
         return f"{name} is needed; set it"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{name} {message}, got {error['input']!r}" if name else message
+
+
+def choice_error(value: str, choices: Sequence[str]) -> ValueError:
+    """What is wrong with a value that is none of the choices."""
+    nearest = get_close_matches(value, choices, 1)
+    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
+    return ValueError(f"must be one of {', '.join(choices)}{hint}")
+
+
+def meant(name: str, known: Sequence[str]) -> str:
+    """A hint at the known name that is nearest, or a list of all.
+
+    >>> meant("lerning_rate", ["learning_rate", "way"]), meant("x", ["learning_rate", "way"])
+    ("did you mean 'learning_rate'?", 'known: learning_rate, way')
+    """
+    nearest = get_close_matches(name, known, 1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from tasknorm.errors import SettingsError
 from tasknorm.settings.config import in_words
 
 
-class Pretraining(BaseModel):
+class PretrainSettings(BaseModel):
     """Every setting of a pretraining."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    length_name: ClassVar[str] = "epochs"
 
     source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
     net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="The feature extractor.")
@@ -30,7 +33,7 @@ class Pretraining(BaseModel):
     device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
 
     @classmethod
-    def of(cls, given: dict[str, object]) -> Pretraining:
+    def of(cls, given: Mapping[str, Any]) -> Self:
         """The given settings.
 
         Raises:
@@ -39,4 +42,32 @@ class Pretraining(BaseModel):
         try:
             return cls.model_validate(given)
         except ValidationError as error:
-            raise SettingsError("; ".join(in_words(e, cls) for e in error.errors())) from None
+            raise SettingsError("; ".join(in_words(e, cls.fields()) for e in error.errors())) from None
+
+    @classmethod
+    def fields(cls) -> dict[str, FieldInfo]:
+        """Every setting by name."""
+        return cls.model_fields
+
+    def values(self) -> dict[str, Any]:
+        """All settings by name, as a config file holds them."""
+        return self.model_dump()
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        return ("device",)
+
+    @property
+    def length(self) -> int:
+        """How long the run is: its epochs."""
+        return self.epochs
+
+    def with_length(self, length: int) -> Self:
+        """The same with another number of epochs."""
+        return self.model_copy(update={"epochs": length})
+
+    @property
+    def all_sources(self) -> tuple[str, ...]:
+        """Where images come from."""
+        return (self.source,)

@@ -1,35 +1,45 @@
-"""Every setting of a run, in one place: a key of a config file and a flag of `tasknorm train` alike."""
+"""Every setting of a training, in one place: a key of a config file and a flag of `tasknorm train` alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 
 from tasknorm.episode import TARGETS
 from tasknorm.errors import SettingsError
-from tasknorm.learners import LEARNERS
+from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
-from tasknorm.settings.config import Names, about, in_words, joined
-from tasknorm.settings.papers import protocol
+from tasknorm.settings.config import Names, about, choice_error, in_words, joined
+from tasknorm.settings.papers import papers_settings
 
 SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (section 5)
-ONLY = {
-    "maml": ("inner_lr", "inner_steps", "test_steps", "first_order", "at_once"),
-    "protonets": ("reduction",),
-    "cnaps": ("film", "regulariser", "encoder_filters"),
-}
 
 
 class Settings(BaseModel):
-    """One run. `Settings.of` fills in what the papers prescribe."""
+    """One training. `Settings.of` fills in what the papers prescribe; `values` is what a config file holds.
+
+    The settings that only some learner has (`Learner.own_settings`) are in `own`; in files and flags they stand beside
+    the others.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    length_name: ClassVar[str] = "iterations"
 
     # What is trained
-    learner: str = Field(description="maml, protonets or cnaps.")
+    learner: str = Field(description=f"The few-shot learner: {', '.join(LEARNERS)}.")
     source: Names = Field("glyphs", description="A data set's name or path; several by commas, each task of one.")
     norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
     net: str = Field(description=f"The network: {', '.join(NETS)}.")
@@ -57,18 +67,10 @@ class Settings(BaseModel):
     test_max_context: int = Field(500, ge=5, description="Context images of a variable task at meta-test, at most.")
 
     # The learner
-    inner_lr: float | None = about("MAML: step size of the inner loop, for a loss that sums over classes.", gt=0)
-    inner_steps: int | None = about("MAML: inner steps at meta-train.", ge=1)
-    test_steps: int | None = about("MAML: inner steps at meta-test.", ge=1)
-    first_order: bool | None = about("MAML: treat inner gradients as constants.")
-    at_once: int | None = about("MAML: tasks that run together at most; fewer need less memory.", ge=1)
-    reduction: Literal["mean", "sum"] | None = about("ProtoNets: of a task's loss over its targets.")
-    film: bool | None = about("CNAPs: adapt features, by FiLM, and not the classifier alone.")
-    regulariser: float | None = about("CNAPs: weight of the FiLM generator's regulariser.", ge=0)
-    encoder_filters: int | None = about("CNAPs: channels of the set encoder.", ge=1)
+    own: SerializeAsAny[OwnSettings] = Field(OwnSettings(), description="The settings that this learner alone has.")
 
     # The loop
-    iterations: int = Field(ge=1, description="Steps of the optimizer.")
+    iterations: int = Field(ge=0, description="Steps of the optimizer; 0 for a learner without meta-training.")
     meta_batch: int = Field(ge=1, description="Tasks of each step.")
     accumulate: int = Field(1, ge=1, description="Parts in which fixed tasks pass; more need less memory.")
     learning_rate: float = Field(gt=0, description="Of Adam.")
@@ -101,33 +103,58 @@ class Settings(BaseModel):
         Raises:
             SettingsError: names the setting that is unknown, wrong, or contradicts another.
 
-        >>> Settings.of({"learner": "maml", "source": "omniglot", "way": 20}).inner_lr
+        >>> Settings.of({"learner": "maml", "source": "omniglot", "way": 20}).own.inner_lr
         0.1
         """
         given = {key: value for key, value in given.items() if value is not None}
-        named: dict[str, Any] = {
-            "learner": "maml",
-            "source": "glyphs",
-            "norm": "TaskNorm-I",
-            "way": 5,
-            "shot": 1,
-        } | given
+        named: dict[str, Any] = DEFAULTS | given
+        own = _own_settings(named["learner"])
+        alien = {key: learner for key, learner in _owners().items() if key in given and key not in own.model_fields}
+        for key, learner in alien.items():
+            raise SettingsError(
+                f"{key}={given[key]} is a setting of {learner}, and the learner is {named['learner']}; leave {key} out"
+            )
+        values = papers_settings(named["learner"], _asked(named)) | named
         try:
-            way, shot = int(named["way"]), int(named["shot"])
-        except (TypeError, ValueError):
-            way, shot = 5, 1  # refused below, by name
-        sources = joined(named["source"]).split(",")
-        papers = protocol(named["learner"], sources, named["norm"], way, shot, named.get("sampling"))
-        try:
-            made = cls(**(papers | named))
+            mine = {key: values.pop(key) for key in list(values) if key in own.model_fields}
+            made = cls(**values, own=own(**mine))
         except ValidationError as error:
             errors = error.errors()
-            # An unknown learner has no protocol, and what it would have given is missing: that is not to be said.
+            # An unknown learner has no papers, and what these would have given is missing: that only follows.
             wrong = [e for e in errors if e["type"] != "missing"] or errors
-            raise SettingsError("; ".join(in_words(e, cls) for e in wrong)) from None
+            raise SettingsError("; ".join(in_words(e, cls.fields()) for e in wrong)) from None
         if made.norm != "BRN" or made.schedule is not None:
             return made
         return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # stays if the run gets longer
+
+    @classmethod
+    def fields(cls) -> dict[str, FieldInfo]:
+        """Every setting by name, with those of each learner."""
+        common = {name: field for name, field in cls.model_fields.items() if name != "own"}
+        return common | {name: f for kind in LEARNERS.values() for name, f in kind.own_settings.model_fields.items()}
+
+    def values(self) -> dict[str, Any]:
+        """All settings by name, as a config file holds them."""
+        return self.model_dump(exclude={"own"}) | self.own.model_dump()
+
+    @property
+    def kind(self) -> type[Learner]:
+        """The class of the learner."""
+        return LEARNERS[self.learner]
+
+    @property
+    def machine(self) -> tuple[str, ...]:
+        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        return ("device", "workers", "tensorboard", *self.kind.machine_settings)
+
+    @property
+    def length(self) -> int:
+        """How long the run is: its iterations."""
+        return self.iterations
+
+    def with_length(self, length: int) -> Self:
+        """The same with another number of iterations."""
+        return self.model_copy(update={"iterations": length})
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -170,15 +197,10 @@ class Settings(BaseModel):
     @field_validator("learner", "norm", "net", "alpha")
     @classmethod
     def _known(cls, value: str | None, info: Any) -> str | None:
-        known: dict[str, list[str]] = {
-            "learner": list(LEARNERS),
-            "norm": list(NORMS),
-            "net": list(NETS),
-            "alpha": list(ALPHAS),
-        }
-        choices = known[info.field_name]
+        known: dict[str, Iterable[str]] = {"learner": LEARNERS, "norm": NORMS, "net": NETS, "alpha": ALPHAS}
+        choices = list(known[info.field_name])
         if value is not None and value not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
+            raise choice_error(value, choices)
         return value
 
     @field_validator("source", "validation_sources", "test_sources", "test_ways", "test_targets")
@@ -195,42 +217,57 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        for learner, names in ONLY.items():
-            for name in names:
-                alien = self.learner != learner and getattr(self, name) is not None
-                self._refuse_if(alien, name, f"learner={self.learner}")
-        task_norm = issubclass(NORMS[self.norm], TaskNorm)
-        self._refuse_if(self.alpha is not None and not task_norm, "alpha", f"norm={self.norm}")
-        self._refuse_if(self.schedule is not None and self.norm != "BRN", "schedule", f"norm={self.norm}")
-        bare = self.norm == "Baseline" and self.pretrained is None
-        self._refuse_if(bare, "norm", "pretrained=None: its moments are those of pretraining")
-        self._refuse_if((self.learner == "maml") != self.net.startswith("maml"), "net", f"learner={self.learner}")
-        resnet = self.net.startswith("resnet")
-        self._refuse_if(self.learner == "cnaps" and not resnet, "net", "learner=cnaps, which needs a resnet")
-        self._refuse_if(resnet and self.filters is not None, "filters", f"net={self.net}")
-        if self.learner == "maml":
-            self._refuse_if(self.train_way != self.way, "train_way", f"way={self.way}: MAML's classifier has one size")
-            self._refuse_if(self.sampling == "variable", "sampling", "learner=maml: its classifier has one size")
-            other_ways = self.tested_ways != (self.way,)
-            self._refuse_if(other_ways, "test_ways", f"way={self.way}: MAML's classifier has one size")
-            self._refuse_if(self.recompute, "recompute", "learner=maml, whose weights change: lower at_once instead")
-            self._refuse_if(self.compile and not self.first_order, "compile", "first_order=False")
-        fixed = self.test_ways is not None and self.sampling == "variable"
-        self._refuse_if(fixed, "test_ways", "sampling=variable, where ways vary")
-        self._refuse_if(self.compile and self.recompute, "compile", "recompute=True")
-        self._refuse_if(self.accumulate > self.meta_batch, "accumulate", f"meta_batch={self.meta_batch}")
+        for name, other in (*self._contradictions(), *self.kind.contradictions(self)):
+            value = getattr(self.own if name in type(self.own).model_fields else self, name)
+            if value is None:
+                raise ValueError(f"{name} must be set with {other}")
+            raise ValueError(f"{name}={value} contradicts {other}; change one or leave {name} out")
         return self
 
-    def _refuse_if(self, wrong: bool, name: str, other: str) -> None:
-        if wrong:
-            raise ValueError(f"{name}={getattr(self, name)} contradicts {other}; change one or leave {name} out")
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        """Settings that no learner can have together."""
+        if self.alpha is not None and not issubclass(NORMS[self.norm], TaskNorm):
+            yield "alpha", f"norm={self.norm}"
+        if self.schedule is not None and self.norm != "BRN":
+            yield "schedule", f"norm={self.norm}"
+        if self.norm == "Baseline" and self.pretrained is None:
+            yield "norm", "pretrained=None: its moments are those of pretraining"
+        if self.filters is not None and self.net.startswith("resnet"):
+            yield "filters", f"net={self.net}"
+        if self.test_ways is not None and self.sampling == "variable":
+            yield "test_ways", "sampling=variable, where ways vary"
+        if self.compile and self.recompute:
+            yield "compile", "recompute=True"
+        if self.accumulate > self.meta_batch:
+            yield "accumulate", f"meta_batch={self.meta_batch}"
+        if self.kind.meta_trained and not self.iterations:
+            yield "iterations", f"learner={self.learner}, which is meta-trained"
 
 
-def parsed(name: str, value: Any) -> Any:
+DEFAULTS: dict[str, Any] = {"learner": "maml", "source": "glyphs", "norm": "TaskNorm-I", "way": 5, "shot": 1}
+
+
+def parsed(name: str, value: Any, fields: Mapping[str, FieldInfo]) -> Any:
     """The value of one setting, from a flag's text if need be."""
-    field = Settings.model_fields[name]
-    kind: Any = Annotated[field.annotation, field]
+    kind: Any = Annotated[fields[name].annotation, fields[name]]
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError:
         return value  # refused where all settings are
+
+
+def _own_settings(learner: str) -> type[OwnSettings]:
+    return LEARNERS[learner].own_settings if learner in LEARNERS else OwnSettings
+
+
+def _owners() -> dict[str, str]:
+    """The learner that each setting of a single learner belongs to."""
+    return {name: learner for learner, kind in LEARNERS.items() for name in kind.own_settings.model_fields}
+
+
+def _asked(named: Mapping[str, Any]) -> Asked:
+    try:
+        way, shot = int(named["way"]), int(named["shot"])
+    except (TypeError, ValueError):
+        way, shot = 5, 1  # refused by name, where all settings are
+    return Asked(joined(named["source"]).split(","), named["norm"], way, shot, named.get("sampling"))

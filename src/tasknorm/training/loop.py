@@ -17,15 +17,14 @@ from torch import nn
 from tasknorm.episode import Episode
 from tasknorm.errors import DivergedError, LostProcessError, StoppedError
 from tasknorm.learners import Learner
-from tasknorm.machine.processes import Processes
-from tasknorm.machine.threads import in_order
-from tasknorm.settings.training import Settings
+from tasknorm.machine import Processes, in_order
+from tasknorm.settings import Settings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.watch import Watch
 from tasknorm.training.weights import label, weights_of, write_weights
 
-CHECKPOINTS = "checkpoints"
 Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
 
@@ -37,7 +36,7 @@ def train(
     validate: Validate,
     folder: Path,
     processes: Processes | None = None,
-) -> None:
+) -> list[int]:
     """Meta-train a learner, from the newest checkpoint in `folder` if there is one.
 
     Leaves the trained weights in `learner`, `best.safetensors` (and `best-NORM.safetensors` for norms that share this
@@ -51,18 +50,24 @@ def train(
         folder: of the run.
         processes: the processes that train together; this one alone if left out.
 
+    Returns:
+        The numbers of CPU threads that the training has computed with, in the order in which they changed.
+
     Raises:
         StoppedError: after SIGINT or SIGTERM, when the checkpoint is written.
         DivergedError: at a loss or gradient that is not finite; the last good checkpoint stays.
         LostProcessError: if another process of the training has ended.
     """
     processes = processes or Processes()
+    files = RunFolder(folder)
     device = next(learner.parameters()).device
     parameters = [parameter for parameter in learner.parameters() if parameter.requires_grad]
+    if not settings.iterations:  # a learner without meta-training
+        return [torch.get_num_threads()]
     optimizer = torch.optim.Adam(parameters, lr=settings.learning_rate)
     about = label(settings.learner, settings.trained_norm)
 
-    start, best = _resume(learner, optimizer, folder, about, processes)
+    start, best, threads = _resume(learner, optimizer, files, about, processes)
     share = processes.share(settings.meta_batch)
     numbers = (i * settings.meta_batch + task for i in range(start, settings.iterations) for task in share)
     tasks = in_order(episode, numbers, settings.workers, ahead=2 * len(share))
@@ -82,7 +87,7 @@ def train(
             if is_better(by_source, best.get(norm, {})):
                 best[norm] = by_source
                 if processes.first:
-                    write_weights(folder / best_name(norm, settings), weights_of(learner), about)
+                    write_weights(files.best(norm, settings.norm), weights_of(learner), about)
 
     with _signals() as received, watch, _telling_how_to_go_on(folder):
         for iteration in range(start + 1, settings.iterations + 1):
@@ -106,13 +111,14 @@ def train(
             if settings.validate_every and (last or iteration % settings.validate_every == 0):
                 validated(iteration)
             if (last or step.stop or iteration % settings.checkpoint_every == 0) and processes.first:
-                state = _state(optimizer, best)
-                write_checkpoint(folder / CHECKPOINTS, Checkpoint(iteration, weights_of(learner), state), about)
+                state = _state(optimizer, best, threads)
+                write_checkpoint(files.checkpoints, Checkpoint(iteration, weights_of(learner), state), about)
             if step.stop and not last:
                 raise StoppedError(f"stopped after iteration {iteration}", received[0] if received else signal.SIGTERM)
             processes.check_parent()
         if settings.validate_every and not best:  # it was stopped before its first validation, and is long enough
             validated(settings.iterations)
+    return threads
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:
@@ -131,33 +137,41 @@ def is_better(accuracies: Accuracies, best: Accuracies) -> bool:
     return 2 * higher >= len(accuracies)
 
 
-def best_name(norm: str, settings: Settings) -> str:
-    """The file with the best weights for a norm, by validation."""
-    return "best.safetensors" if norm == settings.norm else f"best-{norm}.safetensors"
-
-
-def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies]) -> dict[str, Any]:
+def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies], threads: list[int]) -> dict[str, Any]:
     """All of training but the weights."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     random = {"torch": torch.get_rng_state(), "cuda": cuda}
-    return {"optimizer": optimizer.state_dict(), "best": dict(best), "random": random}
+    return {"optimizer": optimizer.state_dict(), "best": dict(best), "random": random, "threads": threads}
 
 
 def _resume(
-    learner: Learner, optimizer: torch.optim.Optimizer, folder: Path, about: dict[str, str], processes: Processes
-) -> tuple[int, dict[str, Accuracies]]:
-    """Load the newest checkpoint: the iterations done, and the best validation accuracies, by norm."""
+    learner: Learner, optimizer: torch.optim.Optimizer, files: RunFolder, about: dict[str, str], processes: Processes
+) -> tuple[int, dict[str, Accuracies], list[int]]:
+    """Load the newest checkpoint: iterations done, best validation accuracies by norm, numbers of threads so far."""
     say = partial(print, file=sys.stderr)
-    found = newest_checkpoint(folder / CHECKPOINTS, about, say) if processes.first else None
+    found = newest_checkpoint(files.checkpoints, about, say) if processes.first else None
     checkpoint: Checkpoint | None = processes.same(found)
+    now = torch.get_num_threads()
     if checkpoint is None:
-        return 0, {}
+        return 0, {}, [now]
     learner.load_state_dict(checkpoint.weights)
     optimizer.load_state_dict(checkpoint.state["optimizer"])
     torch.set_rng_state(checkpoint.state["random"]["torch"])
     if torch.cuda.is_available():
         torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
-    return checkpoint.iteration, checkpoint.state["best"]
+    threads: list[int] = checkpoint.state.get("threads", [now])
+    if threads[-1] != now:
+        threads = [*threads, now]
+        if processes.first:
+            say(_other_threads(checkpoint.iteration, threads[-2], now))
+    return checkpoint.iteration, checkpoint.state["best"], threads
+
+
+def _other_threads(iteration: int, before: int, now: int) -> str:
+    return (
+        f"iterations up to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
+        f"will agree with an unbroken run to rounding, not to the bit (for that, set OMP_NUM_THREADS={before})"
+    )
 
 
 @contextmanager
@@ -190,6 +204,6 @@ def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
     except StoppedError as error:
         raise StoppedError(f"{error}; {hint}", error.received) from None
     except DivergedError as error:
-        raise DivergedError(f"{error}; the last good checkpoint is in {folder / CHECKPOINTS}") from None
+        raise DivergedError(f"{error}; the last good checkpoint is in {RunFolder(folder).checkpoints}") from None
     except LostProcessError as error:
         raise LostProcessError(f"{error}; {hint}, under torchrun again") from None

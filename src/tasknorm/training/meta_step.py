@@ -16,12 +16,10 @@ from torch import Tensor, nn
 
 from tasknorm.episode import Episode
 from tasknorm.errors import DivergedError
-from tasknorm.learners import Learner
-from tasknorm.learners.tasks import accuracy
-from tasknorm.machine.processes import Processes
-from tasknorm.norms import Norm
-from tasknorm.norms.running import RUNNING, precise, write_mean
-from tasknorm.settings.training import Settings
+from tasknorm.learners import Learner, accuracy
+from tasknorm.machine import Processes
+from tasknorm.norms import RUNNING, Norm, RunningMean
+from tasknorm.settings import Settings
 
 
 class Step(NamedTuple):
@@ -69,8 +67,8 @@ def meta_step(
     totals = torch.tensor([losses, correct, float(stop)], dtype=torch.float64)
     gradients = {name: p.grad for name, p in learner.named_parameters() if p.grad is not None}
     processes.add(list(gradients.values()))
-    processes.add([totals, *running.sums])
-    running.write()
+    processes.add([totals, *running.mean.sums.values()])
+    running.mean.write()
     _check_gradients(gradients, first)
     return Step(float(totals[0]) / settings.meta_batch, float(totals[1]) / settings.meta_batch, bool(totals[2]))
 
@@ -79,24 +77,18 @@ class _Running:
     """The running moments of a learner's norms: as they were before the meta-batch, and the mean of its parts."""
 
     def __init__(self, learner: nn.Module, tasks: int) -> None:
-        norms = [module for module in learner.modules() if isinstance(module, Norm)]
-        self.buffers: list[Tensor] = [getattr(norm, name) for norm in norms for name in RUNNING]
-        self.before = [buffer.clone() for buffer in self.buffers]
-        self.sums = [torch.zeros_like(buffer, dtype=precise(buffer)) for buffer in self.buffers]
-        self.tasks = tasks
+        norms = {name: module for name, module in learner.named_modules() if isinstance(module, Norm)}
+        self._buffers = {f"{name}.{kind}": getattr(norm, kind) for name, norm in norms.items() for kind in RUNNING}
+        self._before = {name: buffer.clone() for name, buffer in self._buffers.items()}
+        self.mean = RunningMean(self._buffers, tasks)
 
     @contextmanager
     def moved_by(self, count: int) -> Iterator[None]:
         """The passes inside begin with the moments of before; what they leave counts as that of `count` tasks."""
-        for buffer, value in zip(self.buffers, self.before, strict=True):
-            buffer.copy_(value)
+        for name, buffer in self._buffers.items():
+            buffer.copy_(self._before[name])
         yield
-        for total, buffer in zip(self.sums, self.buffers, strict=True):
-            total += buffer.to(total.dtype) * (count / self.tasks)
-
-    def write(self) -> None:
-        for buffer, mean in zip(self.buffers, self.sums, strict=True):
-            write_mean(buffer, mean)
+        self.mean.add(self._buffers, count)
 
 
 def _parts(tasks: int, parts: int) -> Iterator[range]:

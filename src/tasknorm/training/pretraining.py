@@ -1,7 +1,7 @@
 """Supervised training of a feature extractor, whose weights then serve every norm (CNAPs, Requeima et al., 2019).
 
 The recipe is that of PyTorch's ImageNet example, which CNAPs' authors name: SGD with momentum, the learning rate
-divided by 10 at regular intervals, random crops and flips. The net is trained with CBN and without its classifier kept.
+divided by 10 at regular intervals, random crops and flips. The net is trained with CBN; the classifier is discarded.
 """
 
 from __future__ import annotations
@@ -17,27 +17,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.data import SCALINGS, Cached, opened
-from tasknorm.data.sources.source import chosen_split
-from tasknorm.errors import DivergedError, SettingsError, WeightsError
+from tasknorm.data import SCALINGS, Cached, chosen_split, opened
+from tasknorm.errors import DivergedError, WeightsError
 from tasknorm.files import write_atomically
-from tasknorm.machine.devices import chosen_device
+from tasknorm.machine import chosen_device
 from tasknorm.nets import NETS
 from tasknorm.norms import CBN
-from tasknorm.settings.config import read_config
-from tasknorm.settings.pretraining import Pretraining
+from tasknorm.settings import PretrainSettings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.training.folder import RunFolder
 from tasknorm.training.weights import label, read_weights, weights_of, write_weights
 
-CONFIG, EXTRACTOR, RECORD, CHECKPOINTS = "config.json", "extractor.safetensors", "pretraining.json", "checkpoints"
-MACHINE = ("epochs", "device")  # may differ when a pretraining goes on
 ABOUT = label("pretraining", "CBN")
 
 
-def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] = print) -> dict[str, object]:
+def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], object] = print) -> dict[str, object]:
     """Train an extractor to tell the classes of the train split apart; goes on from its last epoch.
 
-    Leaves `config.json`, `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
+    Leaves `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
 
     Args:
         settings: of the pretraining.
@@ -48,20 +45,11 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
         The contents of `pretraining.json`: settings, and the loss and accuracy of each epoch.
 
     Raises:
-        SettingsError: if the pretraining in the folder has other settings; names the first.
         DivergedError: at a loss that is not finite.
     """
     device = chosen_device(settings.device)
-    if (folder / CONFIG).exists():
-        recorded = read_config(folder / CONFIG)
-        for key, value in settings.model_dump().items():
-            if key not in MACHINE and recorded.get(key) != value:
-                raise SettingsError(
-                    f"{key}={value} contradicts the pretraining in {folder}, which has {key}={recorded.get(key)}; "
-                    "leave it out or choose another folder"
-                )
+    files = RunFolder(folder)
     source = opened(settings.source)
-    write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
@@ -70,7 +58,7 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
     decay = settings.weight_decay
     optimizer = torch.optim.SGD(model.parameters(), settings.learning_rate, momentum=0.9, weight_decay=decay)
     history: list[dict[str, float]] = []
-    found = newest_checkpoint(folder / CHECKPOINTS, ABOUT, partial(print, file=sys.stderr))
+    found = newest_checkpoint(files.checkpoints, ABOUT, partial(print, file=sys.stderr))
     if found is not None:
         model.load_state_dict(found.weights)
         optimizer.load_state_dict(found.state["optimizer"])
@@ -80,28 +68,13 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
         batches = ((x.to(device), y.to(device)) for x, y in _batches(settings, images, epoch))
         history.append(_epoch(model, optimizer, batches, epoch + 1))
         state = {"optimizer": optimizer.state_dict(), "history": history}
-        write_checkpoint(folder / CHECKPOINTS, Checkpoint(epoch + 1, weights_of(model), state), ABOUT)
+        write_checkpoint(files.checkpoints, Checkpoint(epoch + 1, weights_of(model), state), ABOUT)
         loss, accuracy = history[-1].values()
         say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
-    write_weights(folder / EXTRACTOR, weights_of(extractor), ABOUT)
+    write_weights(files.extractor, weights_of(extractor), ABOUT)
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
-    write_atomically(folder / RECORD, (json.dumps(record, indent=2) + "\n").encode())
+    write_atomically(files.pretraining, (json.dumps(record, indent=2) + "\n").encode())
     return record
-
-
-def settled_pretraining(given: dict[str, object], folder: Path, resume: bool) -> Pretraining:
-    """The given settings, and for the rest those of the pretraining that goes on.
-
-    Raises:
-        SettingsError: if the folder is in use and is not to be resumed, or a setting is wrong.
-    """
-    used = folder.exists() and any(not path.name.startswith(".") for path in folder.iterdir())
-    if used and not resume:
-        raise SettingsError(f"{folder}: a pretraining needs an empty folder; add --resume or choose another")
-    recorded = read_config(folder / CONFIG) if (folder / CONFIG).exists() else {}
-    if "learner" in recorded:
-        raise SettingsError(f"{folder}: to resume, it must hold a pretraining, and this is a training; choose another")
-    return Pretraining.of(recorded | given)
 
 
 def _epoch(
@@ -123,7 +96,7 @@ def _epoch(
     return {"loss": losses / images, "accuracy": correct / images}
 
 
-def _batches(settings: Pretraining, images: Cached, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(settings: PretrainSettings, images: Cached, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """All images of the train split in random order, scaled, and their labels."""
     split = chosen_split(images.spec, "train")
     numbers = np.concatenate([np.arange(count) for count in split.images])

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tasknorm.files import write_atomically
-
-METRICS = "metrics.jsonl"
+from tasknorm.training.folder import RunFolder
 
 
 class Watch:
@@ -47,9 +46,10 @@ class Watch:
         self._start = start
         if quiet:
             return
-        self._board = _board(folder / "tensorboard", start) if tensorboard else None
-        _keep_until(folder / METRICS, start)
-        self._file = (folder / METRICS).open("a", buffering=1)
+        files = RunFolder(folder)
+        self._board = _board(files.tensorboard, start) if tensorboard else None
+        _keep_until(files.metrics, start)
+        self._file = files.metrics.open("a", buffering=1)
 
     def __enter__(self) -> Self:
         self._bar.start()

@@ -1,1 +1,1 @@
-"""."""
+"""Fetching data sets from their official addresses."""

@@ -1,1 +1,1 @@
-"""."""
+"""How images, records and data set descriptions lie in files."""

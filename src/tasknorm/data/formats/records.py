@@ -19,8 +19,8 @@ import numpy as np
 from tasknorm.data.formats.crc32c import masked_crc32c
 from tasknorm.data.formats.dataset_spec import FILE_PATTERN, write_spec
 from tasknorm.data.formats.example import decode_example, encode_example
-from tasknorm.data.sampling.stream import Integers
 from tasknorm.data.spec import SPLITS, Spec, Split, renumbered
+from tasknorm.data.stream import Integers
 from tasknorm.errors import DataError
 from tasknorm.files import atomic_file, atomic_folder
 

@@ -20,7 +20,7 @@ from tasknorm.data.sampling.draw import Draw, Sampler
 from tasknorm.data.spec import Spec
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError
-from tasknorm.machine.threads import in_order
+from tasknorm.machine import in_order
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

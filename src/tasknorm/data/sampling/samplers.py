@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tasknorm.data.sampling.draw import Draw, Sampler
-from tasknorm.data.sampling.stream import Integers, Stream, exp
 from tasknorm.data.spec import Split
+from tasknorm.data.stream import Integers, Stream, exp
 from tasknorm.errors import DataError
 
 LN2 = 0.6931471805599453

@@ -1,1 +1,1 @@
-"""."""
+"""One file for each data set, and folders of your own images."""

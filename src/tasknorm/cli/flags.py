@@ -1,0 +1,47 @@
+"""A flag for every setting, made from the settings themselves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+Verb = Callable[..., None]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def with_settings(fields: Mapping[str, FieldInfo]) -> Callable[[Verb], Verb]:
+    """A flag for every setting, in place of a verb's `**settings`; those left out are None."""
+
+    def with_flags(verb: Verb) -> Verb:
+        own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters = [*own, *(_flag(name, field) for name, field in fields.items())]
+        verb.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        verb.__annotations__ = {p.name: p.annotation for p in parameters}
+        return verb
+
+    return with_flags
+
+
+def given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that were given."""
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _flag(name: str, field: FieldInfo) -> inspect.Parameter:
+    is_switch = field.annotation in (bool, bool | None)
+    choices = [str(value) for kind in (field.annotation, *get_args(field.annotation)) for value in _literals(kind)]
+    option = typer.Option(
+        help=(field.description or "").replace("[", "\\["),  # or rich takes it for markup
+        metavar=None if is_switch else "|".join(choices) or "VALUE",
+        rich_help_panel="Settings",
+    )
+    kind: Any = Annotated[bool | None, option] if is_switch else Annotated[str | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _literals(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) is Literal else ()

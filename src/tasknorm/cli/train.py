@@ -1,0 +1,38 @@
+"""`tasknorm train`: meta-train a learner, and test it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tasknorm.cli.errors import errors, speaks
+from tasknorm.cli.flags import given, with_settings
+from tasknorm.machine import keep_freed_memory
+from tasknorm.runs import Result, run_of, settled
+from tasknorm.settings import Settings
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command(epilog="Example: tasknorm train --learner maml --norm TaskNorm-I --way 5 --shot 1 --out runs/first")
+@with_settings(Settings.fields())
+def train(
+    out: Annotated[Path, typer.Option(help="Folder of the run; new or empty.")],
+    config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; flags override it.")] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the run in the folder; a finished one with more --iterations."),
+    ] = False,
+    **settings: Any,
+) -> None:
+    """Meta-train a learner and test it. Settings that are left out take the papers' values."""
+
+    keep_freed_memory()
+    with errors():
+        wanted = settled(Settings, given(settings), out, resume, config)
+        result = run_of(wanted, out).do()
+    if speaks():
+        for row in result["accuracies"]:
+            print(Result.of_row(row))

@@ -1,0 +1,54 @@
+"""Nearest class mean: how ProtoNets and NCM classify, and the class means of which CNAPs makes its classifier.
+
+Each class is the mean c of its context features; a target's logit is minus its squared distance from c:
+
+    -||f - c||^2 = 2 c . f - ||c||^2 - ||f||^2
+
+The last term is the same for every class, so logits are those of a linear classifier with weights 2c and biases
+-||c||^2 (equation 8 of Snell et al., 2017), which is how they are computed.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tasknorm.learners.predictor import Predictor
+from tasknorm.learners.tasks import Tasks, check_context, check_images
+from tasknorm.phase import context, joint
+
+
+def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
+    """Logits `(tasks, target, way)` by the class means of the net's features, by one joint pass."""
+    images = tasks.images
+    check_images(net, images)
+    with joint(net, tasks.context_size, tasks.count):
+        features: Tensor = net(images).unflatten(0, (tasks.count, -1))
+    contexts, targets = features.tensor_split([tasks.context_size], dim=1)
+    weight, bias = _classifier(class_means(contexts, tasks.context_y, tasks.way))
+    return torch.baddbmm(bias.unsqueeze(1), targets, weight.transpose(1, 2))
+
+
+def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -> Predictor:
+    """A predictor by the class means of a context `(context, ...)`; the net itself stays as it is."""
+    way = check_context(context_y)
+    check_images(net, context_x)
+    net = copy.deepcopy(net).eval()
+    with context(net):
+        features = net(context_x)
+    weight, bias = _classifier(class_means(features[None], context_y[None], way))
+    return Predictor(net, weight[0], bias[0])
+
+
+def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
+    """Mean of the features `(tasks, context, d)` of each class: `(tasks, way, d)`."""
+    members = F.one_hot(labels, way).to(features.dtype)  # (tasks, context, way)
+    return torch.bmm(members.transpose(1, 2), features) / members.sum(1).unsqueeze(-1)
+
+
+def _classifier(means: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights `(tasks, way, features)` and biases `(tasks, way)` from class means."""
+    return 2 * means, -means.square().sum(-1)

@@ -1,0 +1,64 @@
+"""A pretraining in its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from functools import partial
+from typing import Any
+
+from tasknorm.runs.run import Run
+from tasknorm.runs.speed import Speed
+from tasknorm.settings import PretrainSettings, read_config
+from tasknorm.training import last_iteration, pretrain
+
+ALIKE = {"seed", "epochs", "learning_rate", "device"}  # hardly matter for the speed
+TIMED = 2  # epochs of one that is only timed
+
+
+class PretrainingRun(Run[PretrainSettings]):
+    """Supervised training of a feature extractor (see `Run`)."""
+
+    verb = "pretrain"
+    name = "pretraining"
+
+    def finished(self) -> bool:
+        """Whether the record has all epochs."""
+        record = self.files.pretraining
+        return record.exists() and len(read_config(record)["epochs"]) >= self.settings.epochs
+
+    def done(self) -> int:
+        """Epochs that it has behind it."""
+        return self.settings.epochs if self.finished() else last_iteration(self.files.checkpoints)
+
+    def do(self) -> dict[str, Any]:
+        """Pretrain, from the last epoch: the contents of `pretraining.json`."""
+        self.check()
+        self.write_config()
+        return pretrain(self.settings, self.files.path, partial(print, file=sys.stderr, flush=True))
+
+    def part(self, share: float) -> PretrainSettings:
+        """A pretraining stays whole: the runs that need it need all of it."""
+        return self.settings
+
+    def speed(self) -> Speed | None:
+        """From the times of its last two checkpoints."""
+        try:
+            times = [path.stat().st_mtime for path in sorted(self.files.checkpoints.glob("[0-9]*"))]
+        except FileNotFoundError:  # the oldest was just removed
+            return None
+        return Speed(times[-1] - times[-2]) if len(times) > 1 else None
+
+    def seconds(self, speed: Speed) -> float:
+        """Estimated seconds of all epochs."""
+        return self.settings.epochs * speed.iteration
+
+    def kind(self) -> str:
+        """What an epoch's speed depends on."""
+        values = {key: value for key, value in self.settings.values().items() if key not in ALIKE}
+        return f"pretrain-{hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]}"
+
+    def shortened(self) -> PretrainSettings | None:
+        """Two epochs."""
+        return None if self.settings.epochs <= TIMED else self.settings.with_length(TIMED)

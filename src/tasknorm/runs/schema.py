@@ -1,0 +1,78 @@
+"""What `result.json` holds, so that a damaged one is noticed where it is read."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tasknorm.episode import Targets
+
+Numbers = list[float]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Point(_Part):
+    """An accuracy and half the width of its 95 % interval, both shares."""
+
+    accuracy: float = Field(ge=0, le=1)
+    interval: float = Field(ge=0)
+
+
+class Row(Point):
+    """One line of the test (see `Result`)."""
+
+    weights: str
+    norm: str
+    source: str
+    way: int | None
+    shot: int | None
+    targets: Targets
+    tasks: int = Field(ge=1)
+    label: str
+    step: int | None = None
+    maximum: Point | None = None
+    steps: list[Point] = []
+
+
+class Curve(_Part):
+    """Means over windows of iterations."""
+
+    iteration: Numbers
+    loss: Numbers
+    accuracy: Numbers
+    seconds: Numbers
+
+
+class Validation(_Part):
+    """Accuracies by norm at each validation, and by norm and source where there are several."""
+
+    iteration: Numbers
+    seconds: Numbers
+    accuracy: dict[str, Numbers]
+    sources: dict[str, dict[str, Numbers]] = {}
+
+
+class Alpha(_Part):
+    """SCALE and OFFSET of a layer: numbers, or a number for each channel."""
+
+    layer: str
+    scale: float | Numbers | None
+    offset: float | Numbers
+
+
+class ResultFile(BaseModel):
+    """The whole file; later versions may add to it."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    seconds: float = Field(ge=0)
+    seconds_per_iteration: float = Field(ge=0)
+    contexts: float = Field(ge=0)
+    curve: Curve
+    validation: Validation
+    alphas: list[Alpha]
+    accuracies: list[Row]
+    seconds_per_test_task: dict[str, float] = {}
+    threads: int | list[int] = 1

@@ -1,0 +1,164 @@
+"""A training in its folder: train, test, and what stays of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from statistics import mean, median
+from typing import Any
+
+import torch
+
+from tasknorm.episode import Episode
+from tasknorm.errors import DataError, SettingsError
+from tasknorm.evaluation import accuracies
+from tasknorm.files import write_atomically
+from tasknorm.learners import Learner
+from tasknorm.machine import Processes, chosen_device, connected
+from tasknorm.runs.curves import curves, last_metrics
+from tasknorm.runs.meta_test import alphas_of, meta_test, validation_tasks
+from tasknorm.runs.parts import as_norm, learner_of, task_of
+from tasknorm.runs.record import read_record, result_text
+from tasknorm.runs.run import Run
+from tasknorm.runs.speed import Speed
+from tasknorm.settings import Settings, read_config
+from tasknorm.training import label, train, weights_of, write_weights
+
+TIMED, TESTED = 4, 3  # iterations and tasks of a run that is only timed
+WORTH_TIMING = 20  # iterations, at least
+# Runs of a kind differ in these alone, which hardly matter for their speed.
+ALIKE = {"norm", "alpha", "seed", "iterations", "pretrained", "learning_rate", "checkpoint_every", "validate_every"}
+ALIKE |= {"validation_tasks", "test_tasks", "halve_every", "regulariser"}
+
+
+class TrainingRun(Run[Settings]):
+    """The meta-training and the test of a learner (see `Run`)."""
+
+    verb = "train"
+    name = "training"
+
+    def finished(self) -> bool:
+        """Whether the folder holds the record of so many iterations."""
+        if not self.files.result.exists():
+            return False
+        return bool(read_config(self.files.config)["iterations"] >= self.settings.iterations)
+
+    def done(self) -> int:
+        """Iterations that it has behind it."""
+        if self.finished():
+            return self.settings.iterations
+        lines = last_metrics(self.files.path)
+        return min(self.settings.iterations, int(lines[-1]["iteration"])) if lines else 0
+
+    def do(self) -> dict[str, Any]:
+        """Train, test and record; goes on from the newest checkpoint, and does nothing if the run is finished.
+
+        A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
+        validation at its former end and the schedule of BRN's bounds stay.
+
+        Returns:
+            The contents of `result.json`.
+        """
+        device = chosen_device(self.settings.device)
+        with connected(device.type) as processes:
+            if processes.same(self.finished() if processes.first else None):
+                print(f"{self.files.path}: finished already", file=sys.stderr)
+                return read_record(self.files.path).result
+            return self._done_by(processes, device)
+
+    def _done_by(self, processes: Processes, device: torch.device) -> dict[str, Any]:
+        settings, files = self.settings, self.files
+        if processes.count > settings.meta_batch:
+            raise SettingsError(
+                f"meta_batch={settings.meta_batch} tasks cannot be shared by {processes.count} processes; start fewer"
+            )
+        learner = learner_of(settings).to(device)
+        tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
+        if settings.validate_every and not valid_tasks:
+            raise DataError(
+                f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
+                "name some in its splits file"
+            )
+        if processes.first:
+            files.result.unlink(missing_ok=True)  # of fewer iterations
+            self.write_config()
+        validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
+        threads = train(learner, settings, tasks, validate, files.path, processes)
+        if processes.first:
+            write_weights(files.final, weights_of(learner), label(settings.learner, settings.trained_norm))
+        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": threads}
+        result |= curves(files.path) if processes.first else {}
+        result |= {"alphas": alphas_of(learner), "accuracies": []}
+        result |= meta_test(settings, files.path, processes) if settings.test_tasks else {}
+        if processes.first:
+            write_atomically(files.result, result_text(result))
+        return result
+
+    def speed(self) -> Speed | None:
+        """From its metrics and, if it is finished, its record."""
+        steps = [line["seconds"] for line in last_metrics(self.files.path) if "seconds" in line]
+        result = json.loads(self.files.result.read_bytes()) if self.files.result.exists() else {}
+        iteration = result.get("seconds_per_iteration") or (median(steps) if len(steps) >= TIMED else None)
+        if iteration is None:
+            return None
+        task = mean(result.get("seconds_per_test_task", {}).values() or [0.0])
+        if not result or not self.files.final.exists():
+            return Speed(iteration, task, task)
+        recorded = Settings.of(read_config(self.files.config))
+        seconds = self.files.result.stat().st_mtime - self.files.final.stat().st_mtime
+        seconds -= _steps_chosen(recorded) * task
+        tests = recorded.test_tasks * _tested(recorded)
+        return Speed(iteration, task, max(task, seconds / tests) if tests else task)
+
+    def seconds(self, speed: Speed) -> float:
+        """Estimated seconds of training, validations and the test."""
+        settings = self.settings
+        tasks = _steps_chosen(settings)
+        if settings.validate_every:
+            rounds = settings.iterations // settings.validate_every * len(settings.sources)
+            tasks += rounds * settings.validation_tasks * len(settings.tested_norms)
+        tests = settings.test_tasks * _tested(settings)
+        return settings.iterations * speed.iteration + tasks * speed.task + tests * speed.test
+
+    def kind(self) -> str:
+        """What an iteration's speed depends on."""
+        alike = ALIKE | set(self.settings.machine)
+        values = {key: value for key, value in self.settings.values().items() if key not in alike}
+        return f"{self.settings.learner}-{hashlib.sha256(json.dumps(values).encode()).hexdigest()[:8]}"
+
+    def shortened(self) -> Settings | None:
+        """A few iterations and test tasks, without pretrained weights."""
+        if self.settings.iterations < WORTH_TIMING:
+            return None
+        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "pretrained": None}
+        changes |= {"test_tasks": TESTED, "validation_tasks": TESTED}
+        if self.settings.norm == "Baseline":  # needs pretrained moments
+            changes["norm"] = "IN"
+        return self.settings.model_copy(update=changes)
+
+
+def validation(
+    learner: Learner, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], processes: Processes
+) -> dict[str, dict[str, float]]:
+    """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
+    found: dict[str, dict[str, float]] = {}
+    for norm in settings.tested_norms:
+        model = as_norm(learner, norm, settings)
+        for source, episode in episodes.items():
+            table = accuracies(model, episode, settings.validation_tasks, processes=processes)
+            found.setdefault(norm, {})[source] = float(table.mean(0).max())
+    return found
+
+
+def _tested(settings: Settings) -> int:
+    """How often a test task is done: for each norm, with the final weights and the best."""
+    return len(settings.tested_norms) * (2 if settings.validate_every else 1)
+
+
+def _steps_chosen(settings: Settings) -> int:
+    """Validation tasks on which a learner's step is chosen before a test."""
+    return settings.validation_tasks * _tested(settings) if settings.kind.has_steps and settings.test_tasks else 0

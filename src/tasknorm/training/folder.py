@@ -1,0 +1,71 @@
+"""The folder of a run: the name of every file in it, for trainings and pretrainings alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run.
+
+    Args:
+        path: of the folder; it need not exist yet.
+    """
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The run's settings."""
+        return self.path / "config.json"
+
+    @property
+    def result(self) -> Path:
+        """The record of a finished training."""
+        return self.path / "result.json"
+
+    @property
+    def pretraining(self) -> Path:
+        """The record of a finished pretraining."""
+        return self.path / "pretraining.json"
+
+    @property
+    def metrics(self) -> Path:
+        """A line of JSON for each iteration and each validation."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the last two checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        """The weights after the last iteration."""
+        return self.path / "model.safetensors"
+
+    @property
+    def extractor(self) -> Path:
+        """The weights that a pretraining made."""
+        return self.path / "extractor.safetensors"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The folder of TensorBoard's events."""
+        return self.path / "tensorboard"
+
+    @property
+    def log(self) -> Path:
+        """What the run printed, if a grid started it."""
+        return self.path / "log.txt"
+
+    def best(self, norm: str, own: str) -> Path:
+        """The weights that did best on validation under a norm; `own` is the norm that the run is named by."""
+        return self.path / ("best.safetensors" if norm == own else f"best-{norm}.safetensors")
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the folder holds anything; hidden files do not count."""
+        return self.path.exists() and any(not path.name.startswith(".") for path in self.path.iterdir())
