@@ -50,7 +50,11 @@ def test_the_readme_has_the_accuracies_of_the_records() -> None:
 
 def test_maml_on_omniglot() -> None:
     record = read_record(RESULTS / "accuracy" / "maml-omniglot-5-1-TaskNorm-I")
-    assert (record.settings.norm, record.settings.own.first_order, record.settings.test_tasks) == ("TaskNorm-I", True, 600)
+    assert (record.settings.norm, record.settings.own.first_order, record.settings.test_tasks) == (
+        "TaskNorm-I",
+        True,
+        600,
+    )
     assert record.result["seconds"] < 30 * 60
     assert row(record, "TaskNorm-I") >= 0.92
 

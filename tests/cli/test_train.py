@@ -52,8 +52,10 @@ def test_train_then_evaluate(tmp_path):
     found = json.loads(run("evaluate", tmp_path / "run", "--norm", "RN", "--tasks", "3", "--json").stdout)
     assert [(row["weights"], row["norm"], row["tasks"]) for row in found] == [("final", "RN", 3), ("best", "RN", 3)]
     failed(run("evaluate", tmp_path / "run", "--norm", "LN"), "norm=LN contradicts the run")
-    failed(run("evaluate", tmp_path / "run", "--targets", "each"), "targets are all, example, class, got 'each'")
-    failed(run("evaluate", tmp_path), "to evaluate, a folder must hold")
+    failed(
+        run("evaluate", tmp_path / "run", "--targets", "each"), "targets must be one of all, example, class, got 'each'"
+    )
+    failed(run("evaluate", tmp_path), "there is no finished training here (no model.safetensors)")
 
 
 def test_a_config_file_and_flags_that_win(tmp_path):
@@ -63,21 +65,24 @@ def test_a_config_file_and_flags_that_win(tmp_path):
     assert result.exit_code == 0, result.stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["iterations"] == 3
     config.write_text('{"learner": "maml", "itertions": 3}')
-    failed(run("train", "--config", config, "--out", tmp_path / "other"), "itertions is no setting")
+    failed(
+        run("train", "--config", config, "--out", tmp_path / "other"),
+        "unknown setting 'itertions'; did you mean 'iterations'?",
+    )
     assert not (tmp_path / "other").exists()
 
 
 def test_a_used_folder_is_refused_and_resumed(tmp_path):
     words = ["train", *flags(tiny(test_tasks=0, validate_every=0)), "--out", tmp_path / "run"]
     assert run(*words, "--resume").exit_code == 0  # nothing there: starts anew
-    failed(run(*words), "a run needs an empty folder", "--resume")
+    failed(run(*words), "this folder is not empty; add --resume to go on with its training")
     again = run(*words, "--resume")
     assert again.exit_code == 0
     assert "finished already" in again.stderr
     failed(run("train", "--out", tmp_path / "run", "--resume", "--norm", "LN"), "norm=LN contradicts the run in")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    failed(run("train", "--out", tmp_path / "mine", "--resume"), "must hold a run's config.json")
+    failed(run("train", "--out", tmp_path / "mine", "--resume"), "there is no run to resume here (no config.json)")
 
 
 def test_mistakes(tmp_path):
@@ -85,13 +90,16 @@ def test_mistakes(tmp_path):
     assert "No such option" in run("train", "--wya", "5", *out).stderr
     failed(run("train", "--way", "five", *out), "way", "'five'")
     failed(run("train", "--source", "nowhere", *out), "nowhere")
-    failed(run("train", "--learner", "protonets", "--inner-lr", "0.1", *out), "inner_lr=0.1 contradicts")
+    failed(
+        run("train", "--learner", "protonets", "--inner-lr", "0.1", *out),
+        "inner_lr=0.1 is a setting of maml, and the learner is protonets",
+    )
     failed(run("pretrain", "--epochs", "0", *out), "epochs", "got '0'")
     failed(run("train", *flags(tiny(train_way=5, way=5, shot=19)), *out), "shots")
     too_many = "900-way tasks of its train split need as many classes, got", "lower train_way"
     failed(run("train", *flags(tiny(train_way=900)), *out), *too_many)
     failed(run("train", *flags(tiny(image_size=8)), *out), "contradicts image_size=8: four poolings need")
-    failed(run("train", "--config", tmp_path / "none.toml", *out), "none.toml: a config is a file, and there is none")
+    failed(run("train", "--config", tmp_path / "none.toml", *out), "config file not found: ")
     failed(run("pretrain", "--source", "nowhere", *out), "nowhere")
     assert not (tmp_path / "run").exists()
 
@@ -99,22 +107,27 @@ def test_mistakes(tmp_path):
 def test_folders_of_another_kind_and_damaged_ones_are_refused(tmp_path):
     folder = tmp_path / "run"
     run_experiment(tiny(iterations=2, validate_every=0), folder)
-    failed(run("pretrain", "--out", folder, "--resume"), "must hold a pretraining, and this is a training")
+    failed(
+        run("pretrain", "--out", folder, "--resume"), "there is no pretraining to resume here, but another kind of run"
+    )
     (folder / "model.safetensors").unlink()
-    failed(run("evaluate", folder), "to evaluate, a folder must hold")
+    failed(run("evaluate", folder), "there is no finished training here (no model.safetensors)")
     result = (folder / "result.json").read_text()
     (folder / "result.json").write_text("{}")
-    failed(run("train", "--out", folder, "--resume"), "result.json: a result holds a list of accuracies, got none")
+    failed(run("train", "--out", folder, "--resume"), "result.json: damaged (seconds: Field required")
     (folder / "result.json").write_text(result[:100])
-    failed(run("report", folder, "--out", tmp_path / "report"), "result.json: a result is JSON, and this is damaged")
+    failed(run("report", folder, "--out", tmp_path / "report"), "result.json: damaged (Invalid JSON")
     text = json.loads(result)
     text["accuracies"][0]["accuracy"] = "good"
     (folder / "result.json").write_text(json.dumps(text))
     failed(run("report", folder, "--out", tmp_path / "report"), "accuracies.0.accuracy: Input should be a valid number")
     (folder / "result.json").write_text(result)
     (folder / "config.json").write_text("{}")
-    failed(run("train", "--out", folder, "--resume"), "config.json: to resume, it must hold a training's settings")
-    failed(run("report", folder, "--out", tmp_path / "report"), "config.json: a run's settings name its learner")
+    failed(run("train", "--out", folder, "--resume"), "there is no training to resume here, but another kind of run")
+    failed(
+        run("report", folder, "--out", tmp_path / "report"),
+        "config.json: this is no training's config file: it names no learner",
+    )
 
 
 def test_a_checkpoint_of_another_norm_is_refused(tmp_path):

@@ -49,10 +49,13 @@ def flags(settings: Settings) -> list[str]:
     return words
 
 
-def started(*words: object, launcher: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-    """`tasknorm words` in a process of its own, with one thread."""
+def started(
+    *words: object, launcher: tuple[str, ...] = (), threads: int | None = 1, **variables: str
+) -> subprocess.Popen[str]:
+    """`tasknorm words` in a process of its own; with `threads=None` as a shell without thread variables starts it."""
     command = [sys.executable, *launcher, "-m", "tasknorm", *map(str, words)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | variables
+    environment |= {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
 

@@ -11,7 +11,7 @@ import torch
 import tasknorm
 from support.glyph_tasks import episodes
 from tasknorm import NORMS, Episode
-from tasknorm.learners import LEARNERS, MAML, CNAPs, Learner, ProtoNets
+from tasknorm.learners import LEARNERS, MAML, NCM, CNAPs, Learner, ProtoNets
 from tasknorm.nets import ResNet, maml_omniglot, protonets_conv4
 
 FILTERS = 16
@@ -35,8 +35,10 @@ def fresh(learner: str, label: str, seed: int = 0) -> Any:
     """An untrained learner, with running moments where the norm is of no use without."""
     torch.manual_seed(seed)
     norm = partial(NORMS[label], **options(learner, label))
-    if learner == "protonets":
-        made: Any = ProtoNets(_with_running(protonets_conv4, learner, label)(filters=FILTERS))
+    if learner == "ncm":
+        made: Any = NCM(_with_running(protonets_conv4, learner, label)(filters=FILTERS))
+    elif learner == "protonets":
+        made = ProtoNets(_with_running(protonets_conv4, learner, label)(filters=FILTERS))
     elif learner == "maml":
         made = MAML(_with_running(maml_omniglot, learner, label)(filters=FILTERS), inner_lr=0.1, test_steps=3)
     else:
@@ -61,6 +63,8 @@ def _with_running(net: Any, learner: str, label: str) -> Any:
 @cache
 def _trained(learner: str, label: str) -> tuple[Any, list[float]]:
     model = fresh(learner, label)
+    if not model.meta_trained:
+        return model, []
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=LEARNING_RATE[learner])
     losses = []
     for iteration in range(ITERATIONS[learner]):
@@ -76,7 +80,7 @@ def trained(learner: str, label: str) -> Any:
     """A trained learner, in `eval()`; TBN, CBN and RN are conversions of one training."""
     model = copy.deepcopy(_trained(learner, TRAINED_AS.get(label, label))[0])
     if label in TRAINED_AS:
-        model = tasknorm.convert(model, label, where="extractor.*" if learner == "cnaps" else None)
+        model = tasknorm.convert(model, label, where=LEARNERS[learner].converted)
     return model.eval()
 
 

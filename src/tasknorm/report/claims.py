@@ -51,8 +51,8 @@ CLAIMS = (
     ),
     Claim(
         "CBN and BRN fail with MAML",
-        f"In every setting each keeps less than {100 * KEPT:.0f} % of the accuracy above chance that the best other norm has "
-        "which is not transductive.",
+        f"In every setting each keeps less than {100 * KEPT:.0f} % of the accuracy above chance that the best other "
+        "norm has which is not transductive.",
         partial(checks.running_averages_fail, share=KEPT),
     ),
     Claim("TaskNorm-I is the best norm with MAML that is not transductive", RANK, _best("maml_results", "TaskNorm-I")),
@@ -83,14 +83,14 @@ CLAIMS = (
     ),
     Claim(
         "alpha tends to 1 for large contexts",
-        f"alpha is at least {NEAR_ONE} for a context of {LARGE} images, in {100 * LAYERS:.0f} % of the feature extractor's "
-        "layers.",
+        f"alpha is at least {NEAR_ONE} for a context of {LARGE} images, in {100 * LAYERS:.0f} % of the feature "
+        "extractor's layers.",
         partial(checks.alpha_tends_to_one, near_one=NEAR_ONE, context_size=LARGE, layers=LAYERS),
     ),
     Claim(
         "SCALE is not zero and OFFSET is about zero",
-        f"|OFFSET| is below {ZERO}, and |SCALE| times the mean context size above it, in {100 * LAYERS:.0f} % of the feature "
-        "extractor's layers, after trainings that could have moved OFFSET that far.",
+        f"|OFFSET| is below {ZERO}, and |SCALE| times the mean context size above it, in {100 * LAYERS:.0f} % of the "
+        "feature extractor's layers, after trainings that could have moved OFFSET that far.",
         partial(checks.scale_matters, zero=ZERO, layers=LAYERS),
     ),
     Claim(

@@ -100,7 +100,7 @@ class Comparison:
         ]
         tasks = self.results[self.norms[0]]["all"].tasks
         notes = (
-            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of the weights that did best on validation.",
+            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of {self._weights}.",
             "Bold: the best of a column, and all that do not differ from it significantly.",
             "Average rank: over the three columns, ties share their places. ms / task: adapt and predict, one thread.",
         )
@@ -144,11 +144,19 @@ class Comparison:
         sections = [
             Section("Which norm?", blocks=[self.table()]),
             Section("What if targets come alone?", [_ALONE], [self._drop()]),
-            Section("Training", [_TRAINING], [self._training()]),
+            *([Section("Training", [_TRAINING], [self._training()])] if self._trained else []),
             *([Section("What TaskNorm learned", [_ALPHA], alphas)] if (alphas := self._alphas()) else []),
         ]
         report = Report(f"Norms compared: {self.title}", lead, facts, sections)
         write_atomically(path, page.html(report).encode())
+
+    @property
+    def _weights(self) -> str:
+        return "the weights that did best on validation" if self._trained else "the pretrained weights"
+
+    @property
+    def _trained(self) -> bool:
+        return all(record.settings.iterations for record in self.records)
 
     def _drop(self) -> Picture:
         drops = [
@@ -178,7 +186,7 @@ class Comparison:
                 alpha_curves(record),
             )
             for record in self.records
-            if record.result["alphas"]
+            if record.result["alphas"] and self._trained
         ]
 
     def _seconds(self, norm: str) -> float:
