@@ -118,6 +118,10 @@ def compare(
     iterations: Annotated[int | None, typer.Option(min=1, help="Of each training, in place of a budget.")] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Test tasks.")] = 200,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave out images that cannot be read and classes too small for a task."),
+    ] = False,
     processes: Annotated[int | None, typer.Option(min=1, help="Trainings at a time; the cores if left out.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for trainings and report.html.")] = Path("comparison"),
 ) -> None:
@@ -129,6 +133,7 @@ def compare(
 
     keep_freed_memory()
     question = {"learner": learner, "source": source, "way": way, "shot": shot, "test_tasks": tasks, "seed": seed}
+    question |= {"skip_bad": skip_bad}
     chosen = [norm.strip() for norm in norms.split(",")] if norms else COMPARED
     with errors():
         found = compared(question, chosen, out, minutes=budget, iterations=iterations, processes=processes)

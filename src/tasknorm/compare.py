@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from tasknorm.config import SettingsError, read_config
+from tasknorm.data.left_out import tell_left_out
 from tasknorm.estimates import Speed, keep_timings, kind, seconds_of, speeds, timings
 from tasknorm.experiment import run as run_once
-from tasknorm.from_settings import opened_once, sampler_of
+from tasknorm.from_settings import left_out, opened_once, sampler_of
 from tasknorm.grid import FailedRunsError, Say, run_grid, tell
 from tasknorm.grid_run import GridRun
 from tasknorm.local_engine import cores
@@ -66,6 +67,8 @@ def compare(
         say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
     runs = planned(question, trained, iterations or LEAST, folder)
     _check_tasks(runs)
+    if isinstance(runs[-1].settings, Settings) and runs[-1].settings.skip_bad:
+        tell_left_out(left_out(runs[-1].settings))
     if iterations is None:
         say("timing a few iterations")
         known = _speeds(runs, folder)
@@ -159,6 +162,7 @@ def _pretraining(settings: Settings) -> Pretraining:
             "batch": 64,
             "crop": 2,
             "flip": settings.source not in CHARACTERS,
+            "skip_bad": settings.skip_bad,
             "seed": settings.seed,
         }
     )
@@ -167,7 +171,7 @@ def _pretraining(settings: Settings) -> Pretraining:
 def _check_tasks(runs: Sequence[GridRun]) -> None:
     """Refuse what the data cannot give before anything is written."""
     for settings in (run.settings for run in runs if isinstance(run.settings, Settings)):
-        for spec in (opened_once(source).spec for source in settings.sources):
+        for spec in (opened_once(source, settings.skip_bad).spec for source in settings.sources):
             for split in ("train", "valid", "test"):
                 if split != "valid" or spec.splits[split].classes:
                     sampler_of(settings, spec, split)

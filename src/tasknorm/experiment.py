@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,10 +17,11 @@ from tasknorm.config import SettingsError, read_config
 from tasknorm.curves import curves
 from tasknorm.data import DataError
 from tasknorm.data.atomic import write_atomically
+from tasknorm.data.left_out import keep_left_out, tell_left_out
 from tasknorm.devices import chosen_device
 from tasknorm.episode import Episode
 from tasknorm.evaluate import accuracies
-from tasknorm.from_settings import as_norm, learner_of, task_of
+from tasknorm.from_settings import as_norm, learner_of, left_out, task_of
 from tasknorm.learners import Learner
 from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
@@ -62,6 +64,9 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
             (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
             if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[LENGTH] != settings.iterations:
                 write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+            if settings.skip_bad:
+                keep_left_out(left_out(settings), folder)
+                tell_left_out(left_out(settings))
         validate = partial(validation, settings=settings, episodes=valid_tasks, all_ranks=all_ranks)
         train(learner, settings, tasks, validate, folder, all_ranks)
         if all_ranks.first:
@@ -69,6 +74,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
         result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": torch.get_num_threads()}
         result |= curves(folder) if all_ranks.first else {}
         result |= {"alphas": alphas_of(learner), "accuracies": []}
+        result |= {"left_out": [asdict(row) for row in left_out(settings)]} if settings.skip_bad else {}
         result |= meta_test(settings, folder, all_ranks) if settings.test_tasks else {}
         if all_ranks.first:
             write_atomically(folder / RESULT, result_text(result))

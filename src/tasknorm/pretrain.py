@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,9 @@ from tasknorm.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.config import SettingsError, in_words, read_config
 from tasknorm.data import SCALINGS, Cached, opened
 from tasknorm.data.atomic import write_atomically
+from tasknorm.data.left_out import keep_left_out, left_out_images, tell_left_out
 from tasknorm.data.source import chosen_split
+from tasknorm.data.usable import usable
 from tasknorm.devices import chosen_device
 from tasknorm.meta_step import DivergedError
 from tasknorm.nets import NETS
@@ -51,6 +54,7 @@ class Pretraining(BaseModel):
     weight_decay: float = Field(1e-4, ge=0, description="Of all weights.")
     crop: int = Field(8, ge=0, description="Shift images by up to so many pixels, at random.")
     flip: bool = Field(True, description="Mirror images at random; not for characters.")
+    skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
     seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights, order, crops and flips.")
     device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
 
@@ -88,13 +92,17 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
     if (folder / CONFIG).exists():
         recorded = read_config(folder / CONFIG)
         for key, value in settings.model_dump().items():
-            if key not in MACHINE and recorded.get(key) != value:
+            if key not in MACHINE and recorded.get(key, Pretraining.model_fields[key].default) != value:
                 raise SettingsError(
                     f"{key}={value} contradicts the pretraining in {folder}, which has {key}={recorded.get(key)}; "
                     "leave it out or choose another folder"
                 )
-    source = opened(settings.source)
+    source = usable(opened(settings.source)) if settings.skip_bad else opened(settings.source)
     write_atomically(folder / CONFIG, (settings.model_dump_json(indent=2) + "\n").encode())
+    left_out = left_out_images(settings.source, source)
+    if settings.skip_bad:
+        keep_left_out(left_out, folder)
+        tell_left_out(left_out)
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
@@ -118,6 +126,7 @@ def pretrain(settings: Pretraining, folder: Path, say: Callable[[str], object] =
         say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
     write_weights(folder / EXTRACTOR, weights_of(extractor), ABOUT)
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
+    record |= {"left_out": [asdict(row) for row in left_out]} if settings.skip_bad else {}
     write_atomically(folder / RECORD, (json.dumps(record, indent=2) + "\n").encode())
     return record
 

@@ -1,0 +1,57 @@
+"""Classes with enough images for the tasks asked for; the others are refused by name, or left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tasknorm.data.errors import DataError
+from tasknorm.data.source import chosen_split
+from tasknorm.data.spec import Spec, Split
+
+
+def large_enough(split: Split, images: int) -> Split:
+    """The classes of a split that have at least so many images; each group keeps those of its own.
+
+    >>> large_enough(Split((4, 5, 6), (9, 1, 9), groups=((0, 1), (2,)), kind="bilevel"), 2).groups
+    ((0,), (1,))
+    """
+    kept = [position for position, count in enumerate(split.images) if count >= images]
+    new = {old: position for position, old in enumerate(kept)}
+    return replace(
+        split,
+        classes=tuple(split.classes[old] for old in kept),
+        images=tuple(split.images[old] for old in kept),
+        groups=tuple(tuple(new[old] for old in group if old in new) for group in split.groups),
+    )
+
+
+def small_classes(spec: Spec, split: str, images: int) -> dict[int, str]:
+    """Class ids of a split with fewer images than that, each with a sentence that names it."""
+    part = chosen_split(spec, split)
+    return {
+        class_id: f"{spec.name}: class {spec.class_names[class_id]!r} of the {split} split has "
+        f"{count} image{'s' * (count != 1)} that can be used, and a task needs {images}"
+        for class_id, count in zip(part.classes, part.images, strict=True)
+        if count < images
+    }
+
+
+def task_classes(spec: Spec, split: str, images: int, *, skip_small: bool = False) -> Split:
+    """A split to draw tasks from that need so many images of each class.
+
+    Args:
+        spec: of the source.
+        split: train, valid or test.
+        images: that a task needs of a class.
+        skip_small: leave classes with fewer out, rather than refuse them.
+
+    Raises:
+        DataError: if a class has fewer, or the split is empty; names the class.
+    """
+    part, small = chosen_split(spec, split), list(small_classes(spec, split, images).values())
+    if small and not skip_small:
+        others = f" ({len(small) - 1} other classes have too few as well)" if len(small) > 1 else ""
+        raise DataError(f"{small[0]}{others}; add images, ask for smaller tasks, or leave such classes out: --skip-bad")
+    if len(small) == len(part.classes):
+        raise DataError(f"{small[0]}, as all {len(small)} have too few; add images, or ask for smaller tasks")
+    return large_enough(part, images)
