@@ -104,8 +104,8 @@ def task_of(
     """
     channels = channels_of(settings)
     chosen = [opened_once(source, settings.skip_bad) for source in sources or settings.sources]
-    images = [images_of(source, settings.image_size, channels) for source in chosen]
-    samplers = [sampler_of(settings, each.spec, split, way) for each in images]
+    samplers = [sampler_of(settings, source.spec, split, way) for source in chosen]
+    images = [images_of(source, settings.image_size, channels) for source in chosen]  # last: it may take an hour
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
     episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
     return lambda number: scaled(episodes[number], SCALINGS[settings.scale])

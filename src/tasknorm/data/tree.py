@@ -57,7 +57,7 @@ class Tree:
         """
         try:
             if self.path.is_dir():
-                return (self.path / name).read_bytes()
+                return _content(self.path / name)
             return self._archive().read(name)
         except UNREADABLE as error:
             raise self._unreadable(name, error) from error
@@ -145,6 +145,13 @@ def _names_below(root: Path) -> list[str]:
 
 def _visible(name: str) -> bool:
     return not any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
+
+
+def _content(path: Path) -> bytes:
+    """A file's bytes; a pipe or a device, which may never end, is none, nor is a link to nothing."""
+    if not path.is_file():
+        raise OSError("a link to nothing" if path.is_symlink() and not path.exists() else "not a regular file")
+    return path.read_bytes()
 
 
 def _stamp_or_none(path: Path) -> str:
