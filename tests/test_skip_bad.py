@@ -47,8 +47,8 @@ def test_a_small_class_stops_a_run_by_its_name_with_the_flag(photos, tmp_path):
     result = run("train", *flags(settings(photos)), "--out", tmp_path / "run")
     assert result.exit_code == 2
     assert result.stderr == (
-        "tasknorm: photos: class 'pet04' of the train split has 1 image that can be used, and a task needs 3; add "
-        "images, ask for smaller tasks, or leave such classes out: --skip-bad\n"
+        "tasknorm: photos: class 'pet04' of the train split has 1 image, and a task needs 3 (1 shot and 2 targets); "
+        "add images, ask for smaller tasks, or leave such classes out: --skip-bad\n"
     )
     assert not (tmp_path / "cache").exists()  # said before the long work
 
@@ -147,5 +147,5 @@ def test_data_sample_names_a_small_class(photos):
 def test_tasks_of_varying_way_leave_small_classes_out_too(photos):
     variable = {"sampling": "variable", "max_way": 5, "max_context": 20, "filters": None}
     assert task_of(settings(photos, skip_bad=True, **variable), "train")(0).way == 5
-    with pytest.raises(DataError, match=r"class 'pet04' of the train split has 1 image that can be used.* needs 2"):
+    with pytest.raises(DataError, match=r"class 'pet04' of the train split has 1 image, and a task needs 2"):
         task_of(settings(photos, **variable), "train")

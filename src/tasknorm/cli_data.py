@@ -127,10 +127,13 @@ def sample(
     from tasknorm.data import FixedSampler, VariableSampler, opened, read_spec, statistics
     from tasknorm.data.draw import Sampler
     from tasknorm.data.enough_images import task_classes
+    from tasknorm.data.source import chosen_split
 
     with errors():
         spec = read_spec(name) if name.endswith(".json") else opened(name).spec
-        part = task_classes(spec, split, shot + targets if way else 2, skip_small=skip_bad)
+        part = chosen_split(spec, split)
+        if way is None or way <= len(part.classes):
+            part = task_classes(spec, split, *((shot, targets) if way else (1, 1)), skip_small=skip_bad)
         caps = (40, 400) if split == "train" else (50, 500)
         sampler: Sampler = FixedSampler(part, way, shot, targets) if way else VariableSampler(part, *caps)
         found = statistics(sampler, episodes, seed)

@@ -119,7 +119,7 @@ def images_of(source: Source, size: int, channels: int) -> Images:
 
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
     """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
-    part = task_classes(spec, split, _needed(settings, split), skip_small=settings.skip_bad)
+    part = task_classes(spec, split, *_needed(settings, split), skip_small=settings.skip_bad)
     trains = split == "train"
     targets = settings.train_targets if trains else settings.targets
     if settings.sampling == "variable":
@@ -136,11 +136,11 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
 
 
-def _needed(settings: Settings, split: str) -> int:
-    """Images of a class that a task of this split needs."""
+def _needed(settings: Settings, split: str) -> tuple[int, int]:
+    """Context and target images of each class that a task of this split needs."""
     if settings.sampling == "variable":
-        return 2
-    return settings.shot + (settings.train_targets if split == "train" else settings.targets)
+        return 1, 1
+    return settings.shot, settings.train_targets if split == "train" else settings.targets
 
 
 def left_out(settings: Settings) -> list[LeftOut]:
@@ -156,7 +156,7 @@ def left_out(settings: Settings) -> list[LeftOut]:
     rows = [row for name, source in sources.items() for row in left_out_images(name, source)]
     for split, names in used.items():
         for name in names:
-            rows += left_out_classes(name, sources[name].spec, split, _needed(settings, split))
+            rows += left_out_classes(name, sources[name].spec, split, *_needed(settings, split))
     return rows
 
 

@@ -25,33 +25,37 @@ def large_enough(split: Split, images: int) -> Split:
     )
 
 
-def small_classes(spec: Spec, split: str, images: int) -> dict[int, str]:
-    """Class ids of a split with fewer images than that, each with a sentence that names it."""
-    part = chosen_split(spec, split)
+def small_classes(spec: Spec, split: str, shot: int, targets: int) -> dict[int, str]:
+    """Class ids of a split with too few images for a task, each with a sentence that names it."""
+    part, needed = chosen_split(spec, split), shot + targets
     return {
         class_id: f"{spec.name}: class {spec.class_names[class_id]!r} of the {split} split has "
-        f"{count} image{'s' * (count != 1)} that can be used, and a task needs {images}"
+        f"{_some(count, 'image')}, and a task needs {needed} ({_some(shot, 'shot')} and {_some(targets, 'target')})"
         for class_id, count in zip(part.classes, part.images, strict=True)
-        if count < images
+        if count < needed
     }
 
 
-def task_classes(spec: Spec, split: str, images: int, *, skip_small: bool = False) -> Split:
-    """A split to draw tasks from that need so many images of each class.
+def _some(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def task_classes(spec: Spec, split: str, shot: int, targets: int, *, skip_small: bool = False) -> Split:
+    """A split to draw tasks from.
 
     Args:
         spec: of the source.
         split: train, valid or test.
-        images: that a task needs of a class.
-        skip_small: leave classes with fewer out, rather than refuse them.
+        shot, targets: how many context and target images a task needs of each class.
+        skip_small: leave classes with fewer images out, rather than refuse them.
 
     Raises:
         DataError: if a class has fewer, or the split is empty; names the class.
     """
-    part, small = chosen_split(spec, split), list(small_classes(spec, split, images).values())
+    part, small = chosen_split(spec, split), list(small_classes(spec, split, shot, targets).values())
+    if small and len(small) == len(part.classes):
+        raise DataError(f"{small[0]}; add images or ask for smaller tasks, since no class of the split has enough")
     if small and not skip_small:
-        others = f" ({len(small) - 1} other classes have too few as well)" if len(small) > 1 else ""
+        others = f" ({len(small) - 1} more have too few)" if len(small) > 1 else ""
         raise DataError(f"{small[0]}{others}; add images, ask for smaller tasks, or leave such classes out: --skip-bad")
-    if len(small) == len(part.classes):
-        raise DataError(f"{small[0]}, as all {len(small)} have too few; add images, or ask for smaller tasks")
-    return large_enough(part, images)
+    return large_enough(part, shot + targets)

@@ -41,9 +41,9 @@ def left_out_images(name: str, source: Source) -> list[LeftOut]:
     return [LeftOut(name, source.spec.class_names[each.class_id], each.number, each.why) for each in bad]
 
 
-def left_out_classes(name: str, spec: Spec, split: str, images: int) -> list[LeftOut]:
-    """The classes of a split with too few images for tasks that need so many of each."""
-    small = small_classes(spec, split, images)
+def left_out_classes(name: str, spec: Spec, split: str, shot: int, targets: int) -> list[LeftOut]:
+    """The classes of a split with too few images for tasks of so many context and target images a class."""
+    small = small_classes(spec, split, shot, targets)
     return [LeftOut(name, spec.class_names[class_id], None, why) for class_id, why in small.items()]
 
 

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from tasknorm.episode import Episode
 from tasknorm.learners.learner import Learner, Outcome, outcome
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
+from tasknorm.learners.tasks import Tasks, check_images, class_means, given_context, groups
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
 from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
 from tasknorm.phase import context, contexts, joint
@@ -92,8 +92,7 @@ class CNAPs(Learner):
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        way = check_context(context_y)
-        check_images(self.extractor, context_x)
+        context_x, context_y, way = given_context(self.extractor, context_x, context_y)
         learner = copy.deepcopy(self).eval()
         film = {name: numbers[0] for name, numbers in learner._film(context_x[None]).items()}
         extractor = learner.extractor

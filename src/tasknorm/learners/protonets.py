@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tasknorm.episode import Episode
 from tasknorm.learners.learner import Learner, Outcome, outcome
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images, class_means, groups
+from tasknorm.learners.tasks import Tasks, check_images, class_means, given_context, groups
 from tasknorm.phase import context, joint
 
 
@@ -55,8 +55,7 @@ class ProtoNets(Learner):
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        way = check_context(context_y)
-        check_images(self.net, context_x)
+        context_x, context_y, way = given_context(self.net, context_x, context_y)
         net = copy.deepcopy(self.net).eval()
         with context(net):
             features = net(context_x)
