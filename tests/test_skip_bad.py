@@ -61,10 +61,21 @@ def test_a_bad_image_stops_a_run_by_its_name_with_the_flag(photos, tmp_path):
     assert result.stderr.endswith("or leave out all images that cannot be read: --skip-bad\n")
 
 
+def test_a_small_test_class_is_named_before_the_training(photos, tmp_path):
+    mend(photos)
+    (photos / "pet03" / "2.png").unlink()
+    for number in range(1, 6):
+        (photos / "pet17" / f"{number}.png").unlink()
+    result = run("train", *flags(settings(photos)), "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "class 'pet17' of the test split has 1 image" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_they_are_left_out_listed_and_recorded(photos, tmp_path):
     result = run("train", *flags(settings(photos, skip_bad=True)), "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
-    assert "left out: 1 images and 1 classes (skip_bad)\n" in result.stderr
+    assert "left out: 1 image and 1 class\n" in result.stderr
     assert f"left out: {photos}/pet03/2.png: an image is" in result.stderr
     assert "left out: photos: class 'pet04' of the train split has 1 image" in result.stderr
     recorded = json.loads((tmp_path / "run" / "result.json").read_text())["left_out"]
@@ -106,7 +117,7 @@ def test_pretraining_leaves_bad_images_out(photos, tmp_path, capsys):
         pretrain(Pretraining.of(chosen), tmp_path / "stopped")
     record = pretrain(Pretraining.of(chosen | {"skip_bad": True}), tmp_path / "pretraining")
     assert [row["class_name"] for row in record["left_out"]] == ["pet03"]
-    assert "left out: 1 images and 0 classes" in capsys.readouterr().err
+    assert "left out: 1 image and 0 classes" in capsys.readouterr().err
 
 
 def test_compare_leaves_them_out_of_every_training(photos, tmp_path, monkeypatch):
@@ -117,7 +128,7 @@ def test_compare_leaves_them_out_of_every_training(photos, tmp_path, monkeypatch
     asked = []
     monkeypatch.setattr(compare, "run_grid", lambda runs, *_, **__: asked.extend(runs) or {"LN": "not run here"})
     result = run("compare", *words, "--learner", "cnaps", "--skip-bad", "--out", tmp_path / "compared")
-    assert "left out: 1 images and 2 classes" in result.stderr  # a task needs six: pet03 has five that are good
+    assert "left out: 1 image and 2 classes" in result.stderr  # a task needs six: pet03 has five that are good
     assert [(each.name, each.settings.skip_bad) for each in asked] == [("pretraining", True), ("cnaps-LN", True)]
 
 
@@ -132,7 +143,7 @@ def test_import_writes_records_without_bad_images(photos, tmp_path, monkeypatch)
     assert "a copy stays as it is; import with --records as well" in result.stderr
     result = run("data", "import", photos, "--as", "mine", "--records", "--skip-bad")
     assert result.exit_code == 0, result.stderr
-    assert "left out: 1 images and 0 classes" in result.stderr
+    assert "left out: 1 image and 0 classes" in result.stderr
     assert "train: 10 classes, 54 images" in result.stdout
     assert run("data", "check", "mine").exit_code == 0
 

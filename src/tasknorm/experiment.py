@@ -21,7 +21,7 @@ from tasknorm.data.left_out import keep_left_out, tell_left_out
 from tasknorm.devices import chosen_device
 from tasknorm.episode import Episode
 from tasknorm.evaluate import accuracies
-from tasknorm.from_settings import as_norm, learner_of, left_out, task_of
+from tasknorm.from_settings import as_norm, check_test_tasks, learner_of, left_out, task_of
 from tasknorm.learners import Learner
 from tasknorm.meta_test import FINAL, alphas_of, meta_test, validation_tasks
 from tasknorm.ranks import Ranks, ranks
@@ -60,6 +60,7 @@ def run(settings: Settings, folder: Path) -> dict[str, Any]:
                 f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
                 "name some in its splits file"
             )
+        check_test_tasks(settings)
         if all_ranks.first:
             (folder / RESULT).unlink(missing_ok=True)  # of fewer iterations
             if not (folder / CONFIG).exists() or read_config(folder / CONFIG)[LENGTH] != settings.iterations:

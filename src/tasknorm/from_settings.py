@@ -136,6 +136,13 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
 
 
+def check_test_tasks(settings: Settings) -> None:
+    """Refuse test tasks that the data cannot give before the training, not after it."""
+    for source in settings.tested_sources if settings.test_tasks else ():
+        for way in settings.tested_ways:
+            sampler_of(settings, opened_once(source, settings.skip_bad).spec, "test", way)
+
+
 def _needed(settings: Settings, split: str) -> tuple[int, int]:
     """Context and target images of each class that a task of this split needs."""
     if settings.sampling == "variable":

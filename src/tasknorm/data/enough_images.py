@@ -30,14 +30,19 @@ def small_classes(spec: Spec, split: str, shot: int, targets: int) -> dict[int, 
     part, needed = chosen_split(spec, split), shot + targets
     return {
         class_id: f"{spec.name}: class {spec.class_names[class_id]!r} of the {split} split has "
-        f"{_some(count, 'image')}, and a task needs {needed} ({_some(shot, 'shot')} and {_some(targets, 'target')})"
+        f"{some(count, 'image')}, and a task needs {needed} ({some(shot, 'shot')} and {some(targets, 'target')})"
         for class_id, count in zip(part.classes, part.images, strict=True)
         if count < needed
     }
 
 
-def _some(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def some(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> some(1, "image"), some(0, "class")
+    ('1 image', '0 classes')
+    """
+    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def task_classes(spec: Spec, split: str, shot: int, targets: int, *, skip_small: bool = False) -> Split:

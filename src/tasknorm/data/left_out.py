@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tasknorm.data.atomic import write_atomically
-from tasknorm.data.enough_images import small_classes
+from tasknorm.data.enough_images import small_classes, some
 from tasknorm.data.errors import DataError
 from tasknorm.data.source import Source
 from tasknorm.data.spec import Spec
@@ -50,7 +50,7 @@ def left_out_classes(name: str, spec: Spec, split: str, shot: int, targets: int)
 def tell_left_out(rows: Sequence[LeftOut]) -> None:
     """List what is left out on standard error."""
     classes = sum(row.image is None for row in rows)
-    print(f"left out: {len(rows) - classes} images and {classes} classes (skip_bad)", file=sys.stderr)
+    print(f"left out: {some(len(rows) - classes, 'image')} and {some(classes, 'class')}", file=sys.stderr)
     for row in rows:
         print(f"left out: {row.why}", file=sys.stderr)
 
