@@ -198,3 +198,23 @@ def test_torchvisions_resnet() -> None:
     new = convert(net, "TaskNorm-I")
     with tasknorm.joint(new, context_size=1):
         assert new(x).shape == (2, 1000)
+
+
+@pytest.mark.parametrize(
+    ("model", "got"),
+    [
+        ({"weight": torch.zeros(2)}, "dict"),
+        (nn.Sequential, "the class Sequential"),
+        ("resnet18", "str"),
+        (None, "None"),
+    ],
+)
+def test_what_is_no_module_is_refused(model: object, got: str) -> None:
+    with pytest.raises(TypeError, match=f"convert takes a torch module, got {got}.*; pass the model itself"):
+        tasknorm.convert(model, "TaskNorm-I")  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(("norm", "got"), [(None, "NoneType"), (7, "int"), (tasknorm.NORMS["TBN"](8), "TBN")])
+def test_what_makes_no_norm_is_refused(norm: object, got: str) -> None:
+    with pytest.raises(TypeError, match=f"norm must be one of .* that makes a norm, got {got}; each layer"):
+        tasknorm.convert(nn.BatchNorm2d(8), norm)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def test_the_papers_settings_are_the_protocols():
             assert one.settings.iterations == 60_000
             assert one.settings.test_tasks == 600
     found = {one.name: one.settings for one in all_runs(EXPERIMENTS, "paper", Path("runs"))}
-    assert found["maml-omniglot-20-1-IN"].inner_steps == 5
+    assert found["maml-omniglot-20-1-IN"].own.inner_steps == 5
     assert found["cnaps-meta_dataset-IN"].iterations == 200_000 // 16
     assert len(found["cnaps-meta_dataset-IN"].tested_sources) == 13
     for learner in ("cnaps", "protonets"):

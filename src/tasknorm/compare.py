@@ -9,13 +9,14 @@ from typing import Any
 
 import torch
 
+from tasknorm.data import tell_left_out
 from tasknorm.errors import FailedRunsError, SettingsError
 from tasknorm.grid import GridRun, Say, keep_timings, run_grid, speeds, tell, timings
 from tasknorm.learners import CHARACTERS, LEARNERS
 from tasknorm.machine import cores
 from tasknorm.norms import NORMS, TaskNorm
 from tasknorm.report import Comparison
-from tasknorm.runs import Speed, opened_once, read_record, sampler_of
+from tasknorm.runs import Speed, left_out, opened_once, read_record, sampler_of
 from tasknorm.settings import SHARED, PretrainSettings, Settings, meant, read_config
 from tasknorm.training import RunFolder
 
@@ -61,7 +62,9 @@ def compare(
     if iterations is None and (iterations := _recorded(folder)) is not None:
         say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
     runs = planned(question, trained, iterations or LEAST, folder)
-    _check_tasks(question, trained)
+    wanted = _check_tasks(question, trained)
+    if wanted.skip_bad:
+        tell_left_out(left_out(wanted))
     if iterations is None and runs[-1].settings.length:
         say("timing a few iterations")
         known = _speeds(runs, folder)
@@ -157,19 +160,21 @@ def _pretraining(settings: Settings) -> PretrainSettings:
             "batch": 64,
             "crop": 2,
             "flip": settings.source not in CHARACTERS,
+            "skip_bad": settings.skip_bad,
             "seed": settings.seed,
         }
     )
 
 
-def _check_tasks(question: Mapping[str, Any], trained: Sequence[str]) -> None:
-    """Refuse what the data cannot give before anything is written."""
+def _check_tasks(question: Mapping[str, Any], trained: Sequence[str]) -> Settings:
+    """Refuse what the data cannot give before anything is written: the settings of the last training."""
     for norm in trained:
         settings = _settings({"pretrained": PRETRAINING} | dict(question), norm, LEAST)
-        for spec in (opened_once(source).spec for source in settings.sources):
+        for spec in (opened_once(source, settings.skip_bad).spec for source in settings.sources):
             for split in ("train", "valid", "test"):
                 if split != "valid" or spec.splits[split].classes:
                     sampler_of(settings, spec, split)
+    return settings
 
 
 def _recorded(folder: Path) -> int | None:

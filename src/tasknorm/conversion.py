@@ -49,6 +49,7 @@ def convert(
         The model with its norms swapped. If `model` is itself a norm, the new norm.
 
     Raises:
+        TypeError: if `model` is no module, or `norm` neither a name nor a callable.
         ValueError: if the name of the norm is unknown, or a batch norm has not seen its first input yet.
 
     Warns:
@@ -59,6 +60,7 @@ def convert(
     1: BatchNorm2d(8) -> TaskNormI(8)
     'TaskNorm-I'
     """
+    _check_module(model)
     make = _maker(norm)
     chosen = _chooser(where)
     _check_channels_known(model)
@@ -83,8 +85,19 @@ def convert(
     return model
 
 
+def _check_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise TypeError(f"convert takes a torch module, got {got}; pass the model itself")
+
+
 def _maker(norm: str | Callable[..., Norm]) -> Callable[..., Norm]:
     if not isinstance(norm, str):
+        if isinstance(norm, nn.Module) or not callable(norm):
+            raise TypeError(
+                f"norm must be one of {', '.join(NORMS)}, or a class or function that makes a norm, got "
+                f"{type(norm).__name__}; each layer gets a norm of its own"
+            )
         return norm
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {', '.join(NORMS)}, or a class of your own; got {norm!r}")

@@ -14,7 +14,7 @@ TARGETS: tuple[Targets, ...] = ("all", "example", "class")
 
 @dataclass(frozen=True)
 class Episode:
-    """One few-shot task.
+    """One few-shot task. Arrays and lists become tensors.
 
     Args:
         context_x: inputs to learn from, `(context, ...)`.
@@ -35,6 +35,9 @@ class Episode:
     target_y: Tensor
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            if not isinstance(value := getattr(self, field.name), Tensor):
+                object.__setattr__(self, field.name, _as_tensor(field.name, value))
         for name, x, y in (
             ("context", self.context_x, self.context_y),
             ("target", self.target_x, self.target_y),
@@ -55,3 +58,12 @@ class Episode:
     def to(self, device: torch.device | str) -> Episode:
         """The same episode on another device."""
         return Episode(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def _as_tensor(name: str, value: object) -> Tensor:
+    """An array or a list as a tensor, floats in torch's default dtype: numpy's is twice as wide."""
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be a tensor, an array or a list of numbers, got {error}; convert it") from None
+    return tensor.to(torch.get_default_dtype()) if tensor.dtype == torch.float64 else tensor

@@ -29,7 +29,7 @@ def failed(result, *parts):
 
 def test_every_setting_is_a_flag_and_help_ends_with_an_example():
     text = " ".join(run("train", "--help", COLUMNS="200").stdout.split())
-    for name in Settings.model_fields:
+    for name in Settings.fields():
         assert f"--{name.replace('_', '-')}"[:20] in text
     assert "Example: tasknorm train" in text
     for words in ("needs tasknorm[tensorboard]", "unit|signed|standard"):

@@ -34,6 +34,10 @@ def compare(
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Number of test tasks.")] = 200,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of weights and tasks.")] = 0,
+    skip_bad: Annotated[
+        bool,
+        typer.Option("--skip-bad", help="Leave out images that cannot be read and classes too small for a task."),
+    ] = False,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Trainings that run at the same time. Default: the number of cores.")
     ] = None,
@@ -42,6 +46,7 @@ def compare(
     """Find out which norm to use here, and whether its result is transductive, by training with several norms."""
     keep_freed_memory()
     question = {"learner": learner, "source": source, "way": way, "shot": shot, "test_tasks": tasks, "seed": seed}
+    question |= {"skip_bad": skip_bad}
     chosen = [norm.strip() for norm in norms.split(",")] if norms else COMPARED
     with errors():
         found = compare_norms(question, chosen, out, minutes=budget, iterations=iterations, processes=processes)

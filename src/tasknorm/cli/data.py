@@ -55,12 +55,15 @@ def import_(
         Path | None, typer.Option(help='JSON: {"train": \\[class, ...], "valid": ..., "test": ...}.')
     ] = None,
     records: Annotated[bool, typer.Option(help="Write it as Meta-Dataset's records.")] = False,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="With --records: leave out images that cannot be read, and list them.")
+    ] = False,
 ) -> None:
     """Check a data set's layout and copy it into the data folder; `data check` decodes its images."""
     from tasknorm.data import data_folder, import_source
 
     with errors():
-        spec = import_source(path, name, data_folder(), splits, records).spec
+        spec = import_source(path, name, data_folder(), splits, records, skip_bad).spec
     for split, part in spec.splits.items():
         print(f"{split}: {len(part.classes)} classes, {sum(part.images)} images")
 
@@ -73,8 +76,8 @@ def check(name: Name) -> None:
     bad = 0
     with errors():
         source = opened(name)
-        for message in bad_images(source):
-            print(message, file=sys.stderr)
+        for image in bad_images(source):
+            print(image.why, file=sys.stderr)
             bad += 1
     print(f"{name}: {sum(images_by_class(source.spec))} images read, {bad} bad")
     if bad:
@@ -112,14 +115,26 @@ def sample(
     ] = None,
     shot: Annotated[int, typer.Option(help="Context images per class of fixed episodes.")] = 1,
     targets: Annotated[int, typer.Option(help="Target images per class of fixed episodes.")] = 15,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out classes too small for an episode.")] = False,
     as_json: Json = False,
 ) -> None:
     """What do the episodes of a data set look like? Needs no images."""
-    from tasknorm.data import FixedSampler, Sampler, VariableSampler, chosen_split, opened, read_spec, statistics
+    from tasknorm.data import (
+        FixedSampler,
+        Sampler,
+        VariableSampler,
+        chosen_split,
+        opened,
+        read_spec,
+        statistics,
+        task_classes,
+    )
 
     with errors():
         spec = read_spec(name) if name.endswith(".json") else opened(name).spec
         part = chosen_split(spec, split)
+        if way is None or way <= len(part.classes):
+            part = task_classes(spec, split, *((shot, targets) if way else (1, 1)), skip_small=skip_bad)
         caps = (40, 400) if split == "train" else (50, 500)
         sampler: Sampler = FixedSampler(part, way, shot, targets) if way else VariableSampler(part, *caps)
         found = statistics(sampler, episodes, seed)

@@ -5,10 +5,12 @@ from tasknorm.data.check import bad_images
 from tasknorm.data.contact_sheet import sheet
 from tasknorm.data.direct import Direct
 from tasknorm.data.downloads.fetch import fetch
+from tasknorm.data.enough_images import task_classes
 from tasknorm.data.formats.dataset_spec import read_spec, write_spec
 from tasknorm.data.formats.pixels import Pixels, bilinear
 from tasknorm.data.formats.records import write_records
 from tasknorm.data.importing import import_source
+from tasknorm.data.left_out import LeftOut, keep_left_out, left_out_classes, left_out_images, tell_left_out
 from tasknorm.data.listing import listed
 from tasknorm.data.places import data_folder
 from tasknorm.data.sampling.draw import Draw, Sampler, statistics
@@ -19,6 +21,7 @@ from tasknorm.data.sources.glyphs import Glyphs
 from tasknorm.data.sources.named import SOURCES, opened
 from tasknorm.data.sources.source import Source, chosen_split, images_by_class, plain_spec
 from tasknorm.data.spec import Spec, Split
+from tasknorm.data.usable import usable
 from tasknorm.errors import DataError
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "Folder",
     "Glyphs",
     "Images",
+    "LeftOut",
     "Mixture",
     "Pixels",
     "Sampler",
@@ -47,6 +51,9 @@ __all__ = [
     "fetch",
     "images_by_class",
     "import_source",
+    "keep_left_out",
+    "left_out_classes",
+    "left_out_images",
     "listed",
     "opened",
     "plain_spec",
@@ -56,7 +63,10 @@ __all__ = [
     "signed",
     "standard",
     "statistics",
+    "task_classes",
+    "tell_left_out",
     "unit",
+    "usable",
     "write_records",
     "write_spec",
 ]

@@ -20,6 +20,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
+from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
@@ -27,7 +28,7 @@ from tasknorm.errors import DataError
 from tasknorm.files import atomic_file, write_atomically
 from tasknorm.machine import in_order
 
-FORMAT = 1
+FORMAT = 2  # 1: own photos without anti-aliasing, 16-bit images as white
 PIECE = 256  # images that one thread decodes at a time
 
 
@@ -76,17 +77,16 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
         "format": FORMAT,
         "size": size,
         "fingerprint": source.fingerprint(),
-        "spec": _digest(source.spec),
+        "spec": digest(source.spec),
     }
     if not any(images_by_class(source.spec)):
         raise DataError(f"{source.spec.name}: a source to cache has images, got none; check its files")
-    name = re.sub(r"[^\w-]", "_", source.spec.name)  # a stranger's spec may name anything
-    index = folder / f"{name}-{size}px-{_place(source)}.json"
+    index = folder / f"{cache_name(source, f'{size}px')}.json"
     if (pixels := _whole(index, wanted)) is not None:
         return pixels
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _locked(index.with_suffix(".lock")):
+        with locked(index.with_suffix(".lock")):
             if (pixels := _whole(index, wanted)) is None:  # unless another process made it meanwhile
                 _write(source, size, index, wanted)
                 pixels = _whole(index, wanted)
@@ -143,21 +143,25 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[int, ...]:
 def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
     """`(images, channels, size, size)`."""
     class_id, numbers = part
-    images = [source.resize(source.image(class_id, number), size) for number in numbers]
+    with bad_images_can_be_skipped():
+        images = [source.resize(source.image(class_id, number), size) for number in numbers]
     return np.stack(images).transpose(0, 3, 1, 2)
 
 
-def _place(source: Source) -> str:
-    """Tells sources of the same name apart: by where they are, and how they read images."""
-    return _digest((source.origin, source.channels, source.resize.__name__))[:12]
+def cache_name(source: Source, what: str) -> str:
+    """A file's name for `what` is kept of a source; tells those of the same name apart by their place and reading."""
+    name = re.sub(r"[^\w-]", "_", source.spec.name)  # a stranger's spec may name anything
+    place = digest((source.origin, source.channels, source.resize.__name__))[:12]
+    return f"{name}-{what}-{place}"
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """A short text that tells values apart by their `repr`."""
     return hashlib.sha256(repr(value).encode(errors="surrogateescape")).hexdigest()
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """One process at a time makes a cache; the others wait. (On Windows several do: the last wins.)"""
     with path.open("w") as file:
         if sys.platform != "win32":

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasknorm.data.cache import with_channels
+from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.pixels import Pixels, bilinear, bilinear_planes
 from tasknorm.data.sources.source import BulkSource, Source
 
@@ -30,7 +31,8 @@ class Direct:
 
     def batch(self, classes: NDArray[np.int64], numbers: NDArray[np.int64]) -> Pixels:
         """Images `numbers` of `classes`, uint8 `(images, channels, size, size)`."""
-        images = self._images(classes, numbers)
+        with bad_images_can_be_skipped():
+            images = self._images(classes, numbers)
         batch = torch.empty(len(images), self._source.channels, self.size, self.size, dtype=torch.uint8)
         for start in range(0, len(images), PIECE):
             batch[start : start + PIECE] = _resized(images[start : start + PIECE], self._source, self.size)

@@ -10,20 +10,25 @@ from pathlib import Path
 
 from PIL import Image
 
+from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.dataset_spec import FILE_NAME
 from tasknorm.data.formats.records import write_records
+from tasknorm.data.left_out import left_out_images, tell_left_out
 from tasknorm.data.places import place_of
 from tasknorm.data.sources.folder import ClassSplits, Folder, read_splits
 from tasknorm.data.sources.named import SOURCES, SPLITS_FILE, open_at, splits_for
 from tasknorm.data.sources.quickdraw import QuickDraw
 from tasknorm.data.sources.source import Source, images_by_class
+from tasknorm.data.usable import usable
 from tasknorm.errors import DataError
 from tasknorm.files import atomic_folder, temporary_name, write_atomically
 
 QUALITY = 95
 
 
-def import_source(path: Path, name: str, root: Path, splits: Path | None = None, records: bool = False) -> Source:
+def import_source(
+    path: Path, name: str, root: Path, splits: Path | None = None, records: bool = False, skip_bad: bool = False
+) -> Source:
     """Check the data set at `path` and put it into the data folder `root` as `name`.
 
     Args:
@@ -33,6 +38,7 @@ def import_source(path: Path, name: str, root: Path, splits: Path | None = None,
         splits: which classes are for meta-training, validation and meta-test; a file beside the data set (see
             `splits_for`) if left out.
         records: write it as Meta-Dataset's records instead of copying it.
+        skip_bad: leave images that cannot be read out of the records, and list them on standard error.
 
     Raises:
         DataError: if it cannot be read, or the name is taken; then nothing is left in the data folder.
@@ -43,9 +49,17 @@ def import_source(path: Path, name: str, root: Path, splits: Path | None = None,
         )
     if taken := place_of(name, root):
         raise DataError(f"{taken}: each name is used once, {name!r} is taken; remove that or choose another")
+    if skip_bad and not records:
+        raise DataError(
+            "skip_bad leaves images out of records, and a copy stays as it is; import with --records as well, or pass "
+            "--skip-bad when you train"
+        )
     chosen = _splits(path, name, splits)
     source = open_at(path, name, path.parent) if chosen is None else _divided(path, name, chosen)
     if records:
+        if skip_bad:
+            source = usable(source)
+            tell_left_out(left_out_images(name, source))
         write_records(root / name, source.spec, _encoded(source))
     else:
         _copy(path, root / (name if path.is_dir() else name + "".join(path.suffixes[-2:])), chosen, name)
@@ -94,13 +108,15 @@ def _copy(path: Path, place: Path, splits: ClassSplits | None, name: str) -> Non
 
 def _encoded(source: Source) -> Iterator[tuple[str, Iterator[bytes]]]:
     """Name and JPEG images of each class, as Meta-Dataset's converters write them."""
-    for class_id, images in enumerate(images_by_class(source.spec)):
-        numbers = range(images)
+    counts = images_by_class(source.spec)
+    for class_id in sorted(class_id for split in source.spec.splits.values() for class_id in split.classes):
+        numbers = range(counts[class_id])
         yield source.spec.class_names[class_id], (_jpeg(source, class_id, number) for number in numbers)
 
 
 def _jpeg(source: Source, class_id: int, number: int) -> bytes:
-    pixels = source.image(class_id, number)
+    with bad_images_can_be_skipped():
+        pixels = source.image(class_id, number)
     picture = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
     file = io.BytesIO()
     picture.convert("RGB").save(file, "JPEG", quality=QUALITY, subsampling=0)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images
+from tasknorm.learners.tasks import Tasks, check_images, given_context
 from tasknorm.phase import context, joint
 
 
@@ -34,8 +34,7 @@ def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
 
 def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -> Predictor:
     """A predictor by the class means of a context `(context, ...)`; the net itself stays as it is."""
-    way = check_context(context_y)
-    check_images(net, context_x)
+    context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
     with context(net):
         features = net(context_x)

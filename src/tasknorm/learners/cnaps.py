@@ -16,7 +16,7 @@ from tasknorm.learners.class_means import class_means
 from tasknorm.learners.learner import Learner, OwnSettings
 from tasknorm.learners.papers import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images
+from tasknorm.learners.tasks import Tasks, check_images, given_context
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
 from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
 from tasknorm.phase import context, contexts, joint
@@ -134,8 +134,7 @@ class CNAPs(Learner):
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        way = check_context(context_y)
-        check_images(self.extractor, context_x)
+        context_x, context_y, way = given_context(self.extractor, context_x, context_y)
         learner = copy.deepcopy(self).eval()
         film = {name: numbers[0] for name, numbers in learner._film(context_x[None]).items()}
         extractor = learner.extractor

@@ -73,7 +73,15 @@ class Learner(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} must say what it predicts: define `logits`, or `learn`")
 
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
-        """A predictor for the task of this context, for targets that come later, as at meta-test."""
+        """A predictor for the task of this context, for targets that come later, as at meta-test.
+
+        Args:
+            context_x: images `(context, ...)`, floats that are scaled as in training; a numpy array will do.
+            context_y: their labels `(context,)`, integers from 0 to way - 1 without gaps; a list will do.
+
+        Raises:
+            ValueError: if images are bytes, numbers from 0 to 255 or of another shape, or labels have gaps.
+        """
         raise NotImplementedError(f"{type(self).__name__} must say how it adapts to a context: define `adapt`")
 
     def forward(self, episode: Episode) -> Tensor:

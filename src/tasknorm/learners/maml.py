@@ -21,7 +21,7 @@ from tasknorm.kernels import TaskLayer, as_adapted, images_channels_last, is_cha
 from tasknorm.learners.learner import Learner, Outcome, OwnSettings
 from tasknorm.learners.papers import Asked, Values
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, check_context, check_images, check_way, groups
+from tasknorm.learners.tasks import Tasks, check_images, check_way, given_context, groups
 from tasknorm.nets import NormMaker
 from tasknorm.norms import RUNNING, Norm, RunningMean
 from tasknorm.phase import context, contexts, joint
@@ -173,8 +173,8 @@ class MAML(Learner):
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        check_way(self.net, check_context(context_y))
-        check_images(self.net, context_x)
+        context_x, context_y, way = given_context(self.net, context_x, context_y)
+        check_way(self.net, way)
         learner = copy.deepcopy(self).eval()
         *_, weights = learner._descent(
             context_x[None], context_y[None], learner._initial_weights(1), learner.test_steps
@@ -310,8 +310,8 @@ class MAML(Learner):
 
     def _check(self, tasks: Tasks) -> None:
         check_way(self.net, tasks.way)
-        check_images(self.net, tasks.context_x[0])
-        check_images(self.net, tasks.target_x[0])
+        check_images(self.net, tasks.context_x.flatten(0, 1))
+        check_images(self.net, tasks.target_x.flatten(0, 1))
 
 
 def _normal(x: Tensor) -> Tensor:

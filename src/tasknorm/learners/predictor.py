@@ -39,8 +39,12 @@ class Predictor(nn.Module):
         self.eval().requires_grad_(False)
 
     def forward(self, target_x: Tensor) -> Tensor:
-        """Logits `(target, way)` of images `(target, ...)`."""
-        check_images(self.net, target_x)
+        """Logits `(target, way)` of images `(target, ...)`: floats, scaled as in training; a numpy array will do.
+
+        Raises:
+            ValueError: if they have another shape than the net's, or are bytes or numbers from 0 to 255.
+        """
+        target_x = check_images(self.net, target_x)
         with target(self.net):
             return self.logits(target_x)
 
@@ -112,7 +116,7 @@ class Predictor(nn.Module):
             raise ValueError(f"a predictor exports to a file that ends in .pt2 or .onnx, got {file.name!r}")
         if len(example) < 2:
             raise ValueError(f"export needs an example of at least two images, got {len(example)}")
-        check_images(self.net, example)
+        example = check_images(self.net, example)
         with target(self.net):
             batch = torch.export.Dim("batch", min=1, max=1 << 16)
             program = torch.export.export(_Inner(self), (example,), dynamic_shapes=({0: batch},))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tasknorm.episode import Episode
+from tasknorm.kernels import is_traced
+
+LARGEST = 32.0  # no usual scaling of images gives more: standardised ones reach 3, sparse whitened ones perhaps 20
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,54 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
     return float((logits.argmax(-1) == labels).double().mean())
 
 
-def check_images(net: nn.Module, images: Tensor) -> None:
-    """Raise if the images are not of the shape that the net was made for."""
-    expected = getattr(net, "image_shape", None)
-    if expected is not None and tuple(images.shape[1:]) != tuple(expected):
+def check_images(net: nn.Module, images: Any) -> Tensor:
+    """Images `(images, ...)` as a tensor that the net can take, or a clear error.
+
+    A numpy array, or anything that torch makes a tensor of, gets the net's dtype and device; a tensor is used as it is.
+
+    Raises:
+        ValueError: if they are integers, or not of the shape that the net was made for; if an image `(channels, height,
+            width)` holds numbers beyond 32, which no usual scaling gives, or that are not finite.
+    """
+    batch = images if isinstance(images, Tensor) else _for_net(net, _as_tensor(images, "images"))
+    _check_shape(getattr(net, "image_shape", None), tuple(batch.shape))
+    _check_scale(batch)
+    return batch
+
+
+def _for_net(net: nn.Module, images: Tensor) -> Tensor:
+    """Floats with the dtype and device of the net's weights."""
+    like = next((weight for weight in net.parameters() if weight.is_floating_point()), None)
+    return images if like is None or not images.is_floating_point() else images.to(like)
+
+
+def _check_scale(images: Tensor) -> None:
+    """Raise if images are not scaled as nets expect them: floats near 0, not bytes from 0 to 255."""
+    if not (images.is_floating_point() or images.is_complex()):
         raise ValueError(
-            f"the net was made for images of shape {tuple(expected)}, got images of shape {tuple(images.shape[1:])}; "
-            "resize them, or make the net with image_shape=..."
+            f"images must be floats, scaled as those that the net was trained with, got {images.dtype}; for numbers "
+            "from 0 to 1 divide bytes by 255: x.float() / 255 (tasknorm.data has unit, signed and standard)"
         )
+    if images.ndim < 4 or images.numel() == 0 or images.is_complex() or is_traced():
+        return  # features of other kinds have any range
+    largest = float(torch.stack(images.detach().aminmax()).abs().max())
+    if not largest <= LARGEST:
+        fix = "divide by 255" if largest < 256 else "look where they come from"
+        raise ValueError(
+            "images must be scaled as those that the net was trained with, to about -1 to 1, got numbers up to "
+            f"{largest:g}; {fix}"
+        )
+
+
+def _check_shape(expected: Sequence[int] | None, shape: tuple[int, ...]) -> None:
+    if expected is None or shape[1:] == tuple(expected):
+        return
+    fix = "resize them, or make the net with image_shape=..."
+    if shape == tuple(expected):
+        fix = "a single image is a batch of one: x[None]"
+    elif len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(expected):
+        fix = "channels come first: x.permute(0, 3, 1, 2), or x.transpose(0, 3, 1, 2) in numpy"
+    raise ValueError(f"the net was made for images of shape {tuple(expected)}, got images of shape {shape[1:]}; {fix}")
 
 
 def check_way(net: nn.Module, way: int) -> None:
@@ -94,6 +138,30 @@ def check_way(net: nn.Module, way: int) -> None:
     outputs = getattr(net, "way", None)
     if outputs is not None and way > outputs:
         raise ValueError(f"the task has {way} classes and the net's classifier {outputs}; make the net with way={way}")
+
+
+def given_context(net: nn.Module, context_x: Any, context_y: Any) -> tuple[Tensor, Tensor, int]:
+    """A context as its user gives it: images, labels and number of classes, checked.
+
+    Args:
+        net: that the images are for.
+        context_x: images `(context, ...)`, a tensor or an array (see `check_images`).
+        context_y: labels `(context,)`: a tensor, an array or a list of integers from 0 to way - 1.
+
+    Raises:
+        ValueError: if they do not pair up, or one of them cannot be used.
+    """
+    images = check_images(net, context_x)
+    labels = (context_y if isinstance(context_y, Tensor) else _as_tensor(context_y, "labels")).to(images.device)
+    if labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"each context example needs one label, got images of shape {tuple(images.shape)} and labels of shape "
+            f"{tuple(labels.shape)}; pass labels of shape ({len(images)},)"
+        )
+    if len(images) == 0:
+        raise ValueError("a context needs at least one example, got none")
+    way = check_context(labels)
+    return images, labels.long(), way
 
 
 def check_context(context_y: Tensor) -> int:
@@ -114,6 +182,14 @@ def check_context(context_y: Tensor) -> int:
             "classes 0..way-1 without gaps"
         )
     return len(labels)
+
+
+def _as_tensor(values: Any, what: str) -> Tensor:
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        rule = "integers from 0 to way - 1" if what == "labels" else "an array of floats, all of one shape"
+        raise ValueError(f"{what} must be {rule}, got {type(values).__name__} ({error}); convert them") from None
 
 
 def _shape(episode: Episode) -> tuple[object, ...]:

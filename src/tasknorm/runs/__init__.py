@@ -2,7 +2,7 @@
 
 from tasknorm.runs.kinds import run_of
 from tasknorm.runs.meta_test import evaluated
-from tasknorm.runs.parts import opened_once, sampler_of
+from tasknorm.runs.parts import left_out, opened_once, sampler_of
 from tasknorm.runs.record import Record, Result, read_record, records
 from tasknorm.runs.run import AnySettings, Run
 from tasknorm.runs.settled import settled
@@ -15,6 +15,7 @@ __all__ = [
     "Run",
     "Speed",
     "evaluated",
+    "left_out",
     "opened_once",
     "read_record",
     "records",

@@ -18,16 +18,20 @@ from tasknorm.data import (
     Episodes,
     FixedSampler,
     Images,
+    LeftOut,
     Mixture,
     Sampler,
     Source,
     Spec,
     VariableSampler,
-    chosen_split,
     data_folder,
     images_by_class,
+    left_out_classes,
+    left_out_images,
     opened,
     scaled,
+    task_classes,
+    usable,
 )
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
@@ -92,9 +96,9 @@ def task_of(
         way: classes of a task, unless they vary; the run's if left out.
     """
     channels = channels_of(settings)
-    chosen = [opened_once(source) for source in sources or settings.sources]
-    images = [images_of(source, settings.image_size, channels) for source in chosen]
-    samplers = [sampler_of(settings, each.spec, split, way) for each in images]
+    chosen = [opened_once(source, settings.skip_bad) for source in sources or settings.sources]
+    samplers = [sampler_of(settings, source.spec, split, way) for source in chosen]
+    images = [images_of(source, settings.image_size, channels) for source in chosen]  # last: it may take an hour
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
     episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
     return lambda number: scaled(episodes[number], SCALINGS[settings.scale])
@@ -108,7 +112,7 @@ def images_of(source: Source, size: int, channels: int) -> Images:
 
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
     """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
-    part = chosen_split(spec, split)
+    part = task_classes(spec, split, *_needed(settings, split), skip_small=settings.skip_bad)
     trains = split == "train"
     targets = settings.train_targets if trains else settings.targets
     if settings.sampling == "variable":
@@ -123,6 +127,37 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
             f"{len(spec.class_names)}; lower {setting}, or give it a splits file with more"
         )
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
+
+
+def check_test_tasks(settings: Settings) -> None:
+    """Refuse test tasks that the data cannot give before the training, not after it."""
+    for source in settings.tested_sources if settings.test_tasks else ():
+        for way in settings.tested_ways:
+            sampler_of(settings, opened_once(source, settings.skip_bad).spec, "test", way)
+
+
+def _needed(settings: Settings, split: str) -> tuple[int, int]:
+    """Context and target images of each class that a task of this split needs."""
+    if settings.sampling == "variable":
+        return 1, 1
+    return settings.shot, settings.train_targets if split == "train" else settings.targets
+
+
+def left_out(settings: Settings) -> list[LeftOut]:
+    """What the run does without: bad images, and classes that are too small for its tasks; nothing by default."""
+    if not settings.skip_bad:
+        return []
+    sources = {name: opened_once(name, skip_bad=True) for name in settings.all_sources}
+    used = {
+        "train": settings.sources,
+        "valid": validated_sources(settings) if settings.validate_every else (),
+        "test": settings.tested_sources if settings.test_tasks else (),
+    }
+    rows = [row for name, source in sources.items() for row in left_out_images(name, source)]
+    for split, names in used.items():
+        for name in names:
+            rows += left_out_classes(name, sources[name].spec, split, *_needed(settings, split))
+    return rows
 
 
 def validated_sources(settings: Settings) -> tuple[str, ...]:
@@ -147,14 +182,19 @@ def channels_of(settings: Settings) -> int:
     return max(opened_once(source).channels for source in settings.all_sources)
 
 
-def opened_once(source: str) -> Source:
-    """A source, read from its place once in a process: listing a large archive takes a second."""
-    return _opened(source, data_folder())
+def opened_once(source: str, skip_bad: bool = False) -> Source:
+    """A source, read from its place once in a process: listing a large archive takes a second.
+
+    Args:
+        source: its name or path.
+        skip_bad: without the images that cannot be read.
+    """
+    return _opened(source, skip_bad, data_folder())
 
 
 @cache
-def _opened(source: str, root: Path) -> Source:
-    return opened(source, root)
+def _opened(source: str, skip_bad: bool, root: Path) -> Source:
+    return usable(_opened(source, False, root)) if skip_bad else opened(source, root)
 
 
 def as_norm(learner: Learner, norm: str, settings: Settings) -> Learner:

@@ -8,6 +8,7 @@ import sys
 from functools import partial
 from typing import Any
 
+from tasknorm.data import opened
 from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
 from tasknorm.settings import PretrainSettings, read_config
@@ -35,6 +36,7 @@ class PretrainingRun(Run[PretrainSettings]):
     def do(self) -> dict[str, Any]:
         """Pretrain, from the last epoch: the contents of `pretraining.json`."""
         self.check()
+        opened(self.settings.source)  # nothing is written for a source that is not there
         self.write_config()
         return pretrain(self.settings, self.files.path, partial(print, file=sys.stderr, flush=True))
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from statistics import mean, median
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from tasknorm.data import keep_left_out, tell_left_out
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.evaluation import accuracies
@@ -21,7 +23,7 @@ from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
 from tasknorm.runs.curves import curves, last_metrics
 from tasknorm.runs.meta_test import alphas_of, meta_test, validation_tasks
-from tasknorm.runs.parts import as_norm, learner_of, task_of
+from tasknorm.runs.parts import as_norm, check_test_tasks, learner_of, left_out, task_of
 from tasknorm.runs.record import read_record, result_text
 from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
@@ -66,8 +68,9 @@ class TrainingRun(Run[Settings]):
         device = chosen_device(self.settings.device)
         with connected(device.type) as processes:
             if processes.same(self.finished() if processes.first else None):
+                result = read_record(self.files.path).result
                 print(f"{self.files.path}: finished already", file=sys.stderr)
-                return read_record(self.files.path).result
+                return result
             return self._done_by(processes, device)
 
     def _done_by(self, processes: Processes, device: torch.device) -> dict[str, Any]:
@@ -83,9 +86,13 @@ class TrainingRun(Run[Settings]):
                 f"validation needs a source with valid classes, got {settings.source}; set validate_every=0, or "
                 "name some in its splits file"
             )
+        check_test_tasks(settings)
         if processes.first:
             files.result.unlink(missing_ok=True)  # of fewer iterations
             self.write_config()
+            if settings.skip_bad:
+                keep_left_out(left_out(settings), files.left_out)
+                tell_left_out(left_out(settings))
         validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
         threads = train(learner, settings, tasks, validate, files.path, processes)
         if processes.first:
@@ -93,6 +100,7 @@ class TrainingRun(Run[Settings]):
         result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": threads}
         result |= curves(files.path) if processes.first else {}
         result |= {"alphas": alphas_of(learner), "accuracies": []}
+        result |= {"left_out": [asdict(row) for row in left_out(settings)]} if settings.skip_bad else {}
         result |= meta_test(settings, files.path, processes) if settings.test_tasks else {}
         if processes.first:
             write_atomically(files.result, result_text(result))

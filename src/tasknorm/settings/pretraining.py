@@ -29,6 +29,7 @@ class PretrainSettings(BaseModel):
     weight_decay: float = Field(1e-4, ge=0, description="Of all weights.")
     crop: int = Field(8, ge=0, description="Shift images by up to so many pixels, at random.")
     flip: bool = Field(True, description="Mirror images at random; not for characters.")
+    skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
     seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights, order, crops and flips.")
     device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
 

@@ -61,6 +61,9 @@ class Settings(BaseModel):
     image_size: int = Field(ge=1, description="Height and width of the images.")
     scale: Literal["unit", "signed", "standard"] = Field("unit", description="To [0, 1], [-1, 1], or standardised.")
     rotate: bool = Field(False, description="Turn each class of a task by a multiple of 90 degrees.")
+    skip_bad: bool = Field(
+        False, description="Leave out images that cannot be read and classes too small for a task, and list them."
+    )
     max_way: int = Field(40, ge=5, description="Classes of a variable task at meta-train, at most.")
     max_context: int = Field(400, ge=5, description="Context images of a variable task at meta-train, at most.")
     test_max_way: int = Field(50, ge=5, description="Classes of a variable task at meta-test, at most.")

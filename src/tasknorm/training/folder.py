@@ -52,6 +52,11 @@ class RunFolder:
         return self.path / "extractor.safetensors"
 
     @property
+    def left_out(self) -> Path:
+        """The images and classes that the run does without, if it was asked to skip bad ones."""
+        return self.path / "left_out.json"
+
+    @property
     def tensorboard(self) -> Path:
         """The folder of TensorBoard's events."""
         return self.path / "tensorboard"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tasknorm.data import SCALINGS, Cached, chosen_split, opened
+from tasknorm.data import (
+    SCALINGS,
+    Cached,
+    chosen_split,
+    keep_left_out,
+    left_out_images,
+    opened,
+    tell_left_out,
+    usable,
+)
 from tasknorm.errors import DivergedError, WeightsError
 from tasknorm.files import write_atomically
 from tasknorm.machine import chosen_device
@@ -49,7 +59,11 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
     """
     device = chosen_device(settings.device)
     files = RunFolder(folder)
-    source = opened(settings.source)
+    source = usable(opened(settings.source)) if settings.skip_bad else opened(settings.source)
+    left_out = left_out_images(settings.source, source)
+    if settings.skip_bad:
+        keep_left_out(left_out, files.left_out)
+        tell_left_out(left_out)
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
@@ -73,6 +87,7 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
         say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
     write_weights(files.extractor, weights_of(extractor), ABOUT)
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
+    record |= {"left_out": [asdict(row) for row in left_out]} if settings.skip_bad else {}
     write_atomically(files.pretraining, (json.dumps(record, indent=2) + "\n").encode())
     return record
 

@@ -95,6 +95,6 @@ def test_too_few_images_or_classes_for_an_episode_are_errors(pets):
 def test_each_bad_file_is_reported(pets):
     (pets / "pet04" / "1.png").write_bytes((pets / "pet04" / "1.png").read_bytes()[:60])
     (pets / "pet07" / "0.png").write_bytes(b"")
-    messages = list(bad_images(Folder(pets)))
+    messages = [image.why for image in bad_images(Folder(pets))]
     assert len(messages) == 2
     assert sorted(message.split(":")[0][-11:] for message in messages) == ["pet04/1.png", "pet07/0.png"]

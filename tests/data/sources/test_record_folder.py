@@ -49,7 +49,7 @@ def test_bad_records_are_named_with_their_offset(recorded):
     content[-20] ^= 1
     path.write_bytes(content)
     write_record_file(recorded / "0.tfrecords", [b"no image"] * 6, 0)
-    messages = list(bad_images(RecordFolder(recorded)))
+    messages = [image.why for image in bad_images(RecordFolder(recorded))]
     assert len(messages) == 7
     assert "0.tfrecords, record 0: an image is" in messages[0]
     assert "1.tfrecords" in messages[6]

@@ -2,7 +2,8 @@
 
 Meta-Dataset resizes bilinearly with aligned corners and without anti-aliasing (its decoder.py); MAML's
 Omniglot ends up with nearest neighbours, since its images have one bit, and miniImageNet with Lanczos (its
-resize_images.py).
+resize_images.py). Anybody's own photos have no protocol, and are resized with anti-aliasing: a photo is much larger
+than the net's images, and without it most of its pixels would not count.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError, features
 from torch import Tensor
 from torch.nn import functional as F
 
+from tasknorm.data.formats.shown import shown
 from tasknorm.errors import DataError
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Resize: TypeAlias = Callable[[Pixels, int], Pixels]
 
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", *(("AVIF",) if features.check("avif") else ()))
+HEIF = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif", b"avis")
 MAX_PIXELS = 50_000_000
 SKIPPED = (
     0xDB,
@@ -36,30 +39,51 @@ SKIPPED = (
 MODES = {1: "L", 3: "RGB"}
 
 
-def decoded(data: bytes, channels: int, where: str) -> Pixels:
-    """The image in `data`, uint8 `(height, width, channels)`.
+def decoded(data: bytes, channels: int, where: str, *, upright: bool = False) -> Pixels:
+    """The image in `data` as a viewer shows it (see `shown`), uint8 `(height, width, channels)`.
+
+    Args:
+        data: the bytes of a file.
+        channels: 1 (grey) or 3 (red, green, blue).
+        where: what messages call the file.
+        upright: turn the image as its EXIF orientation says.
 
     Raises:
-        DataError: if it is no image, is cut short, or is absurdly large; names `where` it came from.
+        DataError: if it is no image, is cut short, is absurdly large, or holds no tones; names `where` it came from.
     """
     try:
-        with _jpeg(data, where) or Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with _jpeg(data, where, upright) or Image.open(io.BytesIO(data), formats=FORMATS) as image:
             _check_size(image.size, where)
-            pixels = np.asarray(image if image.mode == MODES[channels] else image.convert(MODES[channels]))
+            pixels = np.asarray(shown(image, MODES[channels], where, upright=upright))
     except DataError:
         raise
+    except UnidentifiedImageError:
+        raise _unidentified(data, where) from None
     except Exception as error:  # a broken file makes Pillow raise nearly anything
-        raise DataError(
-            f"{where}: an image is one of {', '.join(FORMATS)}, whole and intact, got {len(data)} bytes that "
-            f"do not decode ({error}); fetch the file again or remove it"
-        ) from error
+        raise _broken(data, where, str(error)) from error
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
-def _jpeg(data: bytes, where: str) -> Image.Image | None:
+def _unidentified(data: bytes, where: str) -> DataError:
+    if data[4:8] == b"ftyp" and data[8:12] in HEIF:
+        return DataError(
+            f"{where}: HEIC, HEIF and AVIF images are not read here; convert it to JPEG first: "
+            "`magick photo.heic photo.jpg` (ImageMagick), or on macOS `sips -s format jpeg photo.heic --out photo.jpg`"
+        )
+    return _broken(data, where, f"they begin with {data[:8]!r}" if data else "the file is empty")
+
+
+def _broken(data: bytes, where: str, why: str) -> DataError:
+    return DataError(
+        f"{where}: an image is one of {', '.join(FORMATS)}, whole and intact, got {len(data)} bytes that "
+        f"do not decode ({why}); fetch the file again or remove it"
+    )
+
+
+def _jpeg(data: bytes, where: str, upright: bool) -> Image.Image | None:
     """An ordinary JPEG, decoded without `Image.open`, which reads headers longer than it decodes.
 
-    None for anything else: `Image.open` knows more, and says what is wrong.
+    None for anything else, as one that may have to be turned: `Image.open` knows more, and says what is wrong.
     """
     at = 2
     while data[:2] == b"\xff\xd8" and at + 10 <= len(data) and data[at] == 0xFF:
@@ -71,7 +95,7 @@ def _jpeg(data: bytes, where: str) -> Image.Image | None:
                 return None
             _check_size(size, where)
             return Image.frombytes(mode, size, data, "jpeg", mode, "")
-        if marker not in SKIPPED:
+        if marker not in SKIPPED or (upright and data[at + 4 : at + 8] == b"Exif"):
             return None
         at += 2 + length
     return None
@@ -94,6 +118,11 @@ def nearest(image: Pixels, size: int) -> Pixels:
 def lanczos(image: Pixels, size: int) -> Pixels:
     """`(height, width, channels)` to `(size, size, channels)`, with a Lanczos filter."""
     return _resampled(image, size, Image.Resampling.LANCZOS)
+
+
+def antialiased(image: Pixels, size: int) -> Pixels:
+    """`(height, width, channels)` to `(size, size, channels)`: a triangle filter as wide as the step between pixels."""
+    return _resampled(image, size, Image.Resampling.BILINEAR)
 
 
 def bilinear(image: Pixels, size: int) -> Pixels:

@@ -44,8 +44,9 @@ class Tree:
         return f"Tree({str(self.path)!r}, files={len(self.names)})"
 
     def where(self, name: str) -> str:
-        """How messages call this file."""
-        return str(self.path / name) if self.path.is_dir() else f"{self.path}:{name}"
+        """How messages call this file, on one line: what does not print is escaped."""
+        full = str(self.path / name) if self.path.is_dir() else f"{self.path}:{name}"
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in full)
 
     def read(self, name: str) -> bytes:
         """The bytes of one file.
@@ -56,7 +57,7 @@ class Tree:
         """
         try:
             if self.path.is_dir():
-                return (self.path / name).read_bytes()
+                return _content(self.path / name)
             return self._archive().read(name)
         except UNREADABLE as error:
             raise self._unreadable(name, error) from error
@@ -82,7 +83,7 @@ class Tree:
     def fingerprint(self) -> str:
         """Changes when a file is added, removed, resized or modified."""
         if self.path.is_dir():
-            lines = [f"{name} {stamp(self.path / name)}" for name in self.names]
+            lines = [f"{name} {_stamp_or_none(self.path / name)}" for name in self.names]
         else:
             lines = [stamp(self.path)]
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
@@ -144,6 +145,20 @@ def _names_below(root: Path) -> list[str]:
 
 def _visible(name: str) -> bool:
     return not any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
+
+
+def _content(path: Path) -> bytes:
+    """A file's bytes; a pipe or a device, which may never end, is none, nor is a link to nothing."""
+    if not path.is_file():
+        raise OSError("a link to nothing" if path.is_symlink() and not path.exists() else "not a regular file")
+    return path.read_bytes()
+
+
+def _stamp_or_none(path: Path) -> str:
+    try:
+        return stamp(path)
+    except OSError:
+        return "unreadable"  # a link to nothing, say: an error when it is read
 
 
 def stamp(path: Path) -> str:

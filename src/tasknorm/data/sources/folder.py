@@ -7,19 +7,25 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
-from tasknorm.data.formats.pixels import Resize, bilinear
+from tasknorm.data.formats.pixels import Resize, antialiased, bilinear
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.image_files import ImageFiles
-from tasknorm.data.sources.source import plain_spec, shuffled
+from tasknorm.data.sources.source import own_images, plain_spec, shuffled
 from tasknorm.data.spec import SPLITS
 from tasknorm.errors import DataError
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", ".pbm", ".pnm", ".avif", ".heic", ".heif"),  # HEIC is refused when it is read: never passed over
+)
 ClassSplits: TypeAlias = Mapping[str, list[str]]
 
 
 class Folder(ImageFiles):
     """A tree of images, one folder per class.
+
+    Own photos are read as a viewer shows them, upright, and resized with anti-aliasing; a data set of the papers, told
+    by its name (`own_images`), as its protocol does. Files whose names do not end in one of `SUFFIXES` are no images.
 
     Args:
         path: a folder or zip archive of `<class>/<image>`; folders around all of it are skipped.
@@ -28,7 +34,7 @@ class Folder(ImageFiles):
             everywhere.
         name: of the source; the path's last part if left out.
         channels: 3 for colour, 1 for grey.
-        resize: how images are brought to one size; Meta-Dataset's way by default.
+        resize: how images are brought to one size, in place of the above.
 
     Raises:
         DataError: if there are no such images, or the splits do not name the classes found.
@@ -40,12 +46,13 @@ class Folder(ImageFiles):
         splits: ClassSplits | Path | str | None = None,
         name: str | None = None,
         channels: int = 3,
-        resize: Resize = bilinear,
+        resize: Resize | None = None,
     ) -> None:
         self.tree = Tree(path)
         self.origin = str(Path(path).resolve())
-        self.channels, self.resize = channels, resize
         name = name or Path(path).stem
+        self.channels, self.upright = channels, own_images(name)
+        self.resize = resize or (antialiased if self.upright else bilinear)
         found = _files_by_class(self.tree)
         if isinstance(splits, (str, Path)):
             splits = read_splits(Path(splits), name)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasknorm.data.formats.dataset_spec import FILE_NAME, FILE_PATTERN, read_spec
-from tasknorm.data.formats.pixels import Pixels, bilinear, decoded
+from tasknorm.data.formats.pixels import Pixels, antialiased, bilinear, decoded
 from tasknorm.data.formats.records import RecordFile
 from tasknorm.data.formats.tree import stamp
-from tasknorm.data.sources.source import images_by_class
+from tasknorm.data.sources.source import images_by_class, own_images
 from tasknorm.errors import DataError
 
 
 class RecordFolder:
-    """Images in records.
+    """Images in records, resized as Meta-Dataset does; own photos, told by the spec's name, as in `Folder`.
 
     Args:
         path: the folder.
@@ -25,12 +25,13 @@ class RecordFolder:
     """
 
     channels = 3
-    resize = staticmethod(bilinear)
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self.origin = str(self.path.resolve())
         self.spec = read_spec(self.path)
+        self._upright = own_images(self.spec.name)
+        self.resize = antialiased if self._upright else bilinear
         self._counts = images_by_class(self.spec)
         self._files = [RecordFile(self.path / FILE_PATTERN.format(i)) for i in range(len(self._counts))]
         missing = [file.path for file, count in zip(self._files, self._counts, strict=True) if count]
@@ -53,7 +54,10 @@ class RecordFolder:
                     f"{label}; the spec contradicts the file, convert the data set again"
                 )
         places = (self.where(class_id, number) for number in numbers)
-        return [decoded(data, self.channels, where) for (data, _), where in zip(examples, places, strict=True)]
+        return [
+            decoded(data, self.channels, where, upright=self._upright)
+            for (data, _), where in zip(examples, places, strict=True)
+        ]
 
     def where(self, class_id: int, number: int) -> str:
         return f"{self._files[class_id].path}, record {number}"

@@ -10,6 +10,12 @@ from tasknorm.data.formats.pixels import Pixels, Resize
 from tasknorm.data.spec import SPLITS, Spec, Split
 from tasknorm.errors import DataError
 
+OF_PAPERS = (  # data sets whose protocols say how images are read; Tiny-ImageNet stands in for ILSVRC
+    *("ilsvrc_2012", "omniglot", "aircraft", "cu_birds", "dtd", "quickdraw", "fungi", "vgg_flower", "traffic_sign"),
+    *("mscoco", "mnist", "cifar10", "cifar100", "mini_imagenet", "tiny_imagenet"),
+    *("omniglot_vinyals", "omniglot_alphabets"),
+)
+
 
 class Source(Protocol):
     """Images by class.
@@ -89,9 +95,18 @@ def _grouped(split: Split, alphabets: Mapping[str, Mapping[str, int]]) -> Split:
     return Split(split.classes, split.images, tuple(groups), "bilevel", tuple(alphabets))
 
 
+def own_images(name: str) -> bool:
+    """Whether a source of this name holds somebody's own images: no paper's protocol says how they are read.
+
+    >>> own_images("my_photos"), own_images("cu_birds")
+    (True, False)
+    """
+    return name not in OF_PAPERS
+
+
 def shuffled(names: Sequence[str]) -> list[str]:
     """A fixed order of `names` that looks random and is the same on every machine: by their SHA-256."""
-    return sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())
+    return sorted(names, key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest())
 
 
 def images_by_class(spec: Spec) -> list[int]:
