@@ -6,13 +6,10 @@ from typing import ClassVar
 import torch
 
 import tasknorm
-from tasknorm import NORMS, nets
+from tasknorm import NORMS, Activations, Moments, Norm, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
-from tasknorm.evaluation.evaluation import evaluate
+from tasknorm.evaluation import evaluate
 from tasknorm.learners import ProtoNets
-from tasknorm.moments import Moments
-from tasknorm.norms import Norm
-from tasknorm.norms.activations import Activations
 
 
 class ContextSpread(Norm):

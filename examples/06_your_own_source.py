@@ -4,9 +4,7 @@ import math
 
 import numpy as np
 
-from tasknorm.data import Cached, Episodes, VariableSampler
-from tasknorm.data.formats.pixels import Pixels, bilinear
-from tasknorm.data.sources.source import plain_spec
+from tasknorm.data import Cached, Episodes, Pixels, VariableSampler, bilinear, plain_spec
 
 DIRECTIONS, WIDTHS, IMAGES = 12, 4, 30
 

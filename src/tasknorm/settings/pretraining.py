@@ -18,20 +18,24 @@ class PretrainSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     length_name: ClassVar[str] = "epochs"
 
-    source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
-    net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="The feature extractor.")
-    image_size: int = Field(84, ge=1, description="Height and width of the images.")
-    scale: Literal["unit", "signed", "standard"] = Field("signed", description="To [0, 1], [-1, 1], or standardised.")
-    epochs: int = Field(125, ge=1, description="Passes over all images.")
-    batch: int = Field(256, ge=2, description="Images of each step.")
-    learning_rate: float = Field(0.1, gt=0, description="Of SGD with momentum 0.9.")
-    divide_every: int = Field(25, ge=1, description="Epochs between divisions of the learning rate by 10.")
-    weight_decay: float = Field(1e-4, ge=0, description="Of all weights.")
-    crop: int = Field(8, ge=0, description="Shift images by up to so many pixels, at random.")
-    flip: bool = Field(True, description="Mirror images at random; not for characters.")
+    source: str = Field("glyphs", description="Data set name, or the path of a folder or archive.")
+    net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="Network of the feature extractor.")
+    image_size: int = Field(84, ge=1, description="Height and width of the images, in pixels.")
+    scale: Literal["unit", "signed", "standard"] = Field(
+        "signed", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
+    )
+    epochs: int = Field(125, ge=1, description="Number of passes over all images.")
+    batch: int = Field(256, ge=2, description="Number of images in each step.")
+    learning_rate: float = Field(0.1, gt=0, description="Learning rate of SGD with momentum 0.9.")
+    divide_every: int = Field(25, ge=1, description="Number of epochs after which the learning rate is divided by 10.")
+    weight_decay: float = Field(1e-4, ge=0, description="Weight decay.")
+    crop: int = Field(8, ge=0, description="Largest random shift of an image, in pixels.")
+    flip: bool = Field(True, description="Mirror images at random; unsuitable for characters.")
     skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights, order, crops and flips.")
-    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Seed of the initial weights, the order of images, shifts and flips."
+    )
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Device to compute on.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

@@ -40,63 +40,88 @@ class Settings(BaseModel):
 
     # What is trained
     learner: str = Field(description=f"The few-shot learner: {', '.join(LEARNERS)}.")
-    source: Names = Field("glyphs", description="A data set's name or path; several by commas, each task of one.")
-    norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
+    source: Names = Field(
+        "glyphs",
+        description="Data set name or path, or folder:PATH; several are separated by commas, each task is of one.",
+    )
+    norm: str = Field("TaskNorm-I", description="Norm, by its label in the paper. TBN and RN are trained as CBN.")
     net: str = Field(description=f"The network: {', '.join(NETS)}.")
-    pretrained: str | None = about("Weights of the net, as `tasknorm pretrain` writes them.")
-    filters: int | None = about("Channels of the net's blocks; the net's own number if left out.", ge=1)
-    affine: Literal["all", "offset", "none"] = Field("all", description="Norms learn gamma and beta, beta, or none.")
-    eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
-    momentum: float = Field(0.1, gt=0, le=1, description="How far an update moves running moments.")
+    pretrained: str | None = about("File with the net's pretrained weights, as `tasknorm pretrain` writes it.")
+    filters: int | None = about("Channels of the net's blocks. Default: the net's own number.", ge=1)
+    affine: Literal["all", "offset", "none"] = Field(
+        "all", description="What norms learn: gamma and beta (all), beta alone (offset), or neither (none)."
+    )
+    eps: float = Field(1e-5, gt=0, description="Number added to the variance in norms.")
+    momentum: float = Field(0.1, gt=0, le=1, description="How far one update moves the running moments.")
     alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
-    schedule: int | None = about("BRN: updates, two for each iteration, until its bounds are wide.", ge=0)
+    schedule: int | None = about(
+        "BRN: number of updates, two for each iteration, until its bounds are fully open.", ge=0
+    )
 
     # Tasks
-    sampling: Literal["fixed", "variable"] = Field("fixed", description="Tasks of one shape, or as in Meta-Dataset.")
-    way: int = Field(5, ge=2, description="Classes of a task at meta-test.")
-    shot: int = Field(1, ge=1, description="Context images of each class.")
-    targets: int = Field(ge=1, description="Target images of each class at meta-test.")
-    train_way: int = Field(ge=2, description="Classes of a task at meta-train.")
-    train_targets: int = Field(ge=1, description="Target images of each class at meta-train.")
-    image_size: int = Field(ge=1, description="Height and width of the images.")
-    scale: Literal["unit", "signed", "standard"] = Field("unit", description="To [0, 1], [-1, 1], or standardised.")
-    rotate: bool = Field(False, description="Turn each class of a task by a multiple of 90 degrees.")
+    sampling: Literal["fixed", "variable"] = Field(
+        "fixed", description="Tasks of one fixed shape, or of variable way and shot as in Meta-Dataset."
+    )
+    way: int = Field(5, ge=2, description="Number of classes in a task at meta-test.")
+    shot: int = Field(1, ge=1, description="Number of context images for each class.")
+    targets: int = Field(ge=1, description="Number of target images for each class at meta-test.")
+    train_way: int = Field(ge=2, description="Number of classes in a task at meta-train.")
+    train_targets: int = Field(ge=1, description="Number of target images for each class at meta-train.")
+    image_size: int = Field(ge=1, description="Height and width of the images, in pixels.")
+    scale: Literal["unit", "signed", "standard"] = Field(
+        "unit", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
+    )
+    rotate: bool = Field(False, description="Rotate each class of a task by a random multiple of 90 degrees.")
     skip_bad: bool = Field(
         False, description="Leave out images that cannot be read and classes too small for a task, and list them."
     )
-    max_way: int = Field(40, ge=5, description="Classes of a variable task at meta-train, at most.")
-    max_context: int = Field(400, ge=5, description="Context images of a variable task at meta-train, at most.")
-    test_max_way: int = Field(50, ge=5, description="Classes of a variable task at meta-test, at most.")
-    test_max_context: int = Field(500, ge=5, description="Context images of a variable task at meta-test, at most.")
+    max_way: int = Field(40, ge=5, description="Largest number of classes in a variable task at meta-train.")
+    max_context: int = Field(
+        400, ge=5, description="Largest number of context images in a variable task at meta-train."
+    )
+    test_max_way: int = Field(50, ge=5, description="Largest number of classes in a variable task at meta-test.")
+    test_max_context: int = Field(
+        500, ge=5, description="Largest number of context images in a variable task at meta-test."
+    )
 
     # The learner
     own: SerializeAsAny[OwnSettings] = Field(OwnSettings(), description="The settings that this learner alone has.")
 
     # The loop
-    iterations: int = Field(ge=0, description="Steps of the optimizer; 0 for a learner without meta-training.")
-    meta_batch: int = Field(ge=1, description="Tasks of each step.")
-    accumulate: int = Field(1, ge=1, description="Parts in which fixed tasks pass; more need less memory.")
-    learning_rate: float = Field(gt=0, description="Of Adam.")
-    halve_every: int = Field(0, ge=0, description="Halve the learning rate after so many iterations; 0 never.")
-    clip: float | None = about("Bound of each element of the gradient.", gt=0)
-    recompute: bool = Field(False, description="Recompute activations backwards rather than keep them: less memory.")
+    iterations: int = Field(ge=0, description="Number of optimizer steps; 0 for a learner without meta-training.")
+    meta_batch: int = Field(ge=1, description="Number of tasks in each optimizer step.")
+    accumulate: int = Field(
+        1, ge=1, description="Number of parts into which the tasks of a step are split; more parts need less memory."
+    )
+    learning_rate: float = Field(gt=0, description="Adam's learning rate.")
+    halve_every: int = Field(
+        0, ge=0, description="Number of iterations after which the learning rate is halved; 0 for never."
+    )
+    clip: float | None = about("Largest absolute value of each element of the gradient.", gt=0)
+    recompute: bool = Field(
+        False, description="Recompute activations in the backward pass instead of keeping them, to save memory."
+    )
     bf16: bool = Field(False, description="Compute in bfloat16 where that is safe.")
-    compile: bool = Field(False, description="Compile the net; costs a minute at the start.")
-    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
-    workers: int = Field(1, ge=0, description="Threads that prepare tasks ahead.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights and tasks.")
+    compile: bool = Field(False, description="Compile the net with torch.compile; takes about a minute at the start.")
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Device to compute on.")
+    workers: int = Field(1, ge=0, description="Number of threads that prepare tasks in advance.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the initial weights and the tasks.")
 
     # Validation, test, records
-    validate_every: int = Field(500, ge=0, description="Iterations between validations; 0 for none.")
+    validate_every: int = Field(500, ge=0, description="Number of iterations between validations; 0 for no validation.")
     validation_sources: Names | None = about(
-        "Where validation tasks come from, by commas; training's with valid classes if left out."
+        "Data sets to validate on, separated by commas. Default: those of training that have validation classes."
     )
-    validation_tasks: int = Field(100, ge=1, description="Tasks of each validation and source, always the same.")
-    test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end, for each source; 0 for none.")
-    test_sources: Names | None = about("Where test tasks come from, by commas; as in training if left out.")
-    test_ways: Names | None = about("Classes of test tasks, by commas; `way` if left out.")
-    test_targets: Names = Field("all", description="How targets come in the test: all, example, class, by commas.")
-    checkpoint_every: int = Field(100, ge=1, description="Iterations between checkpoints.")
+    validation_tasks: int = Field(
+        100, ge=1, description="Number of validation tasks for each source; always the same tasks."
+    )
+    test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
+    test_sources: Names | None = about("Data sets to test on, separated by commas. Default: those of training.")
+    test_ways: Names | None = about("Numbers of classes in test tasks, separated by commas. Default: `way`.")
+    test_targets: Names = Field(
+        "all", description="How targets come in the test: all, example or class; several are separated by commas."
+    )
+    checkpoint_every: int = Field(100, ge=1, description="Number of iterations between checkpoints.")
     tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
 
     @classmethod
