@@ -92,7 +92,10 @@ def _grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, is_t
 
 
 def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
-    """Gradients of all tasks' images as of one batch: of the images by one weight, or of the weight, any one."""
+    """Gradients of the images or of the weight, with all tasks' images as one batch.
+
+    For the gradient with respect to the weight, the value of the weight does not matter.
+    """
     _, stride, padding = windows
     return torch.ops.aten.convolution_backward(
         grad, x, weight[0], None, stride, padding, (1, 1), False, (0, 0), 1, mask

@@ -55,7 +55,7 @@ class Tasks:
         return torch.cat((self.context_x, self.target_x), 1).flatten(0, 1)
 
     def target_sets(self, sizes: Sequence[int]) -> list[Tasks]:
-        """The same tasks with the first so many of their targets, with the next so many, and so on."""
+        """The same tasks with their targets split into consecutive groups of these sizes."""
         pairs = zip(self.target_x.split(list(sizes), 1), self.target_y.split(list(sizes), 1), strict=True)
         return [replace(self, target_x=x, target_y=y) for x, y in pairs]
 

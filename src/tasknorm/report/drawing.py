@@ -79,7 +79,7 @@ def look(series: str) -> dict[str, Any]:
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """An empty figure of so many panels, row by row; sizes in inches."""
+    """An empty figure of `rows` times `columns` panels, row by row; width and height in inches."""
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
         figure = Figure(figsize=(width, height), layout=layout)

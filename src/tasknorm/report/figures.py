@@ -18,9 +18,9 @@ from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.lookup import extractor_alphas
 from tasknorm.runs import Record
 
-UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
+UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # (from this length on, seconds of the unit, its name)
 SMOOTH = 25  # points of a training curve
-WIDE = 8  # losses whose largest is more than so many times the smallest are drawn on a logarithmic scale
+WIDE = 8  # ratio of the largest to the smallest loss above which the axis is logarithmic
 MANY = 10  # more layers than this get a scale of colours in place of a legend
 
 
@@ -176,6 +176,6 @@ def _series(record: Record, norm: str, by_alpha: bool) -> str:
 
 
 def _unit(longest: float) -> tuple[str, float]:
-    """A unit of time for an axis that reaches so many seconds, and its length."""
+    """The unit of time for an axis that ends at `longest` seconds, and the seconds of one unit."""
     _, seconds, unit = next(found for found in UNITS if longest >= found[0])
     return unit, seconds
