@@ -18,7 +18,8 @@ from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.lookup import extractor_alphas
 from tasknorm.runs import Record
 
-UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # (from this length on, seconds of the unit, its name)
+# Units of time for an axis: from this length on, seconds of one unit, its name.
+UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
 SMOOTH = 25  # points of a training curve
 WIDE = 8  # ratio of the largest to the smallest loss above which the axis is logarithmic
 MANY = 10  # more layers than this get a scale of colours in place of a legend
