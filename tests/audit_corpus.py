@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -215,6 +216,33 @@ def frozen_in_a_global(context_x: Tensor, context_y: Tensor, target_x: Tensor) -
     return products(context_x - context_x.mean(0), context_y, target_x - FROZEN)
 
 
+def locked(predict: Predictor) -> Predictor:
+    """A predictor beside something that cannot be copied."""
+    lock = threading.Lock()
+
+    def predict_in_turn(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Scores:
+        with lock:
+            return predict(context_x, context_y, target_x)
+
+    return predict_in_turn
+
+
+def sorted_first(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+    """Honest: where a target is computed depends on the others, what is computed does not."""
+    order = target_x.norm(dim=1).argsort()
+    return distances(context_x, context_y, target_x[order])[order.argsort()]
+
+
+def without_duplicates(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+    """Honest: equal targets are computed once, so that the kernel's size depends on the others."""
+    unique, where = torch.unique(target_x, dim=0, return_inverse=True)
+    return distances(context_x, context_y, unique)[where]
+
+
+def in_parts(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+    return torch.cat([distances(context_x, context_y, part) for part in target_x.split(32)])
+
+
 def frozen() -> Predictor:
     """Keeps the mean of the first call's targets in a closure."""
     first: list[Tensor] = []
@@ -234,12 +262,10 @@ class Replays:
         self.answers: dict[bytes, Tensor] = {}
         self.copies, self.peeks = copies, peeks
 
-    def __deepcopy__(self, memo: Any) -> Replays:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.copies:
             raise TypeError("this predictor cannot be copied")
-        result = Replays(self.copies, self.peeks)
-        result.answers = dict(self.answers)
-        return result
+        return super().__reduce_ex__(protocol)
 
     def __call__(self, context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
         keys = [row.numpy().tobytes() for row in target_x]
@@ -396,6 +422,9 @@ ILL_CONDITIONED: dict[str, tuple[Episode, Predictor, bool]] = {
     for what, predict, peeks in (
         ("distances", lambda: distances, False),
         ("one-hot of distances", after(one_hot, distances), False),
+        ("sorted", lambda: sorted_first, False),
+        ("without duplicates", lambda: without_duplicates, False),
+        ("in parts of 32", lambda: in_parts, False),
         ("centred distances", after(lambda scores: scores - 0.01 * scores.mean(0), distances), True),
         ("temperature by batch size", after(temperature, distances), True),
     )
@@ -440,6 +469,7 @@ PEEKING: dict[str, Callable[[], Any]] = {
     "remembers in a default": lambda: remembers_in_a_default,
     "freezes the first call": frozen,
     "freezes the first call in a global": lambda: frozen_in_a_global,
+    "freezes the first call behind a lock": lambda: locked(frozen()),
     "replays": Replays,
     "replays, cannot be copied": lambda: Replays(copies=False),
     "test-time entropy": TestTimeEntropy,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import threading
 import types
 from typing import Any
+
+LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.local)
 
 
 def fresh_copy(predict: Any) -> Any:
     """A deep copy, of functions too: their closures, defaults, attributes and the global variables that they name.
 
-    Modules and classes are shared, and so is what they hold.
+    Modules, classes and locks are shared, and so is what they hold.
 
     Raises:
         Exception: whatever copying raises, for what cannot be copied.
@@ -30,7 +33,21 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
         return functools.partial(_copied(value.func, known), *arguments, **named)
     if isinstance(value, types.ModuleType | type):
         return value
-    return copy.deepcopy(value, known)
+    try:
+        return copy.deepcopy(value, known)
+    except Exception:
+        return _piecewise(value, known)
+
+
+def _piecewise(value: Any, known: dict[int, Any]) -> Any:
+    """A copy of an object that holds something that cannot be copied, such as a lock, which is then shared."""
+    if isinstance(value, LOCKS):
+        return value
+    result = copy.copy(value)
+    known[id(value)] = result
+    for name, each in vars(value).items():
+        result.__dict__[name] = _copied(each, known)
+    return result
 
 
 def _function(function: types.FunctionType, known: dict[int, Any]) -> types.FunctionType:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
@@ -12,7 +15,9 @@ from tasknorm.peeking.rows import moved, spread, working_precision
 NEGLIGIBLE = 1e-4  # of a target's spread
 FACTOR = 8  # a few changes of the last bit underestimate what rounding can do with the same kernel,
 KERNELS = 32  # and more so with another kernel
+VANISHED = 1e-3  # of a movement in float32 or less is left in float64 if it is rounding
 ALONE = 8  # targets to ask alone with changed inputs
+Result = TypeVar("Result")
 FLOAT32, BFLOAT16 = torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps
 
 
@@ -34,18 +39,37 @@ class Exact:
         coarse = 2 * FACTOR * precision * everything.amax(1).abs() if precision > NEGLIGIBLE else torch.zeros(())
         self.obvious = torch.maximum(NEGLIGIBLE * spread, coarse)  # more than rounding after the scores can explain
 
-    def of_neighbours(self, targets: Tensor, one: Tensor, other: Tensor, what: str) -> str:
-        """What gives it away when a target's neighbours change, or nothing.
+    def of_neighbours(self, targets: Tensor, ask: Callable[[], tuple[Tensor, Tensor] | None], what: str) -> str:
+        """What gives it away when the neighbours of these targets change between two answers, or nothing.
 
         Equal shapes mean equal kernels, so honest answers agree to the last bit, or nearly if something harmless such
-        as the largest score of the batch was subtracted and added again.
+        as the largest score of the batch was subtracted and added again. If rounding is large and float64 makes the
+        difference vanish, then neighbours changed the kernel, by sorting or skipping duplicates for example.
         """
-        movement = moved(one, other)
+        answers = ask()
+        if answers is None:
+            return ""
+        movement = moved(*answers)
         peeks = movement > self.obvious[targets]
         if not bool(peeks.any()) and bool((movement > 0).any()):
             rounding = torch.maximum(self.rounding.of_all(self.hears), self.noise)
             peeks = movement > FACTOR * at_least_usual(rounding)[targets]
-        return self._sentence(movement, targets, peeks, f"when {what}")
+        found = self._sentence(movement, targets, peeks, f"when {what}")
+        return "" if found and self._perhaps_rounding(movement, targets) and self._vanishes(movement, ask) else found
+
+    def _perhaps_rounding(self, movement: Tensor, targets: Tensor) -> bool:
+        """Whether another kernel could move the scores as much."""
+        kernels = KERNELS * at_least_usual(self.rounding.of_all(self.hears))
+        return bool((movement <= torch.maximum(kernels, self.obvious)[targets]).all())
+
+    def _vanishes(self, movement: Tensor, ask: Callable[[], tuple[Tensor, Tensor] | None]) -> bool:
+        """Whether nothing is left of a movement with inputs in float64."""
+
+        def left(_: Exact) -> bool:
+            answers = ask()
+            return answers is None or float(moved(*answers).max()) > VANISHED * float(movement.max())
+
+        return self._in_float64(left) is False
 
     def of_sizes(self, parts: list[Tensor], scores: Tensor, what: str) -> str:
         """What gives it away when the targets come in other batches, or nothing."""
@@ -59,20 +83,24 @@ class Exact:
         if bool(peeks.any()):
             peeks = self._beyond_rounding(parts, movement, peeks)
         found = self._sentence(movement, torch.arange(len(movement)), peeks, f"when the targets come {what}")
-        return found or self._in_float64(parts, what)
+        if found:
+            return found
 
-    def _in_float64(self, parts: list[Tensor], what: str) -> str:
-        """The same with inputs in float64, if the predictor takes them: there, rounding hides nothing."""
+        def again(evidence: Exact) -> str:
+            return evidence.of_sizes(parts, self.interview.rows(self.interview.fresh(), parts), what)
+
+        return self._in_float64(again) or ""
+
+    def _in_float64(self, question: Callable[[Exact], Result]) -> Result | None:
+        """The answer with inputs in float64, where rounding hides little; None if the predictor does not take them."""
         if self.interview.pool.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            return ""
+            return None
         with self.interview.inputs(Tensor.double):
             try:
                 everything = self.interview.ask(self.interview.fresh(), torch.arange(self.interview.targets))
-                scores = self.interview.rows(self.interview.fresh(), parts)
+                return question(Exact(self.interview, everything, spread(everything), torch.zeros_like(self.noise)))
             except Exception:  # its weights have another dtype, say
-                return ""
-            evidence = Exact(self.interview, everything, spread(everything), torch.zeros_like(self.noise))
-            return evidence.of_sizes(parts, scores, what)
+                return None
 
     def _beyond_rounding(self, parts: list[Tensor], movement: Tensor, peeks: Tensor) -> Tensor:
         """Those of the suspicious targets whose scores move by more than rounding moves them in these very batches."""
