@@ -1,11 +1,14 @@
 """The paper's moments as pure functions on small tables, each beside its equation.
 
 A table holds one number per example and channel, `(..., N, C)`; moments that examples or channels share have size 1
-along that axis and broadcast. `IN`, `LN`, `BN` are the paper's indices for instance, layer and batch moments.
+along that axis and broadcast. `IN`, `LN`, `BN` are the paper's indices for instance, layer and batch moments. A
+variance too large for its number format is infinite, never NaN; what is divided by its root is then 0, as in torch's
+batch norm.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -19,7 +22,7 @@ class Moments(NamedTuple):
     var: Tensor
 
 
-def batch_moments(instance: Moments, weight: Tensor | None = None) -> Moments:
+def batch_moments(instance: Moments, members: Tensor | None = None, size: Tensor | int = 0) -> Moments:
     """Moments of a set of examples, from those of each example (section 2.2).
 
     By the law of total variance, with `mu_b` and `sigma_b^2` the instance moments of example b:
@@ -29,16 +32,18 @@ def batch_moments(instance: Moments, weight: Tensor | None = None) -> Moments:
 
     Args:
         instance: moments of each example, `(..., N, C)`.
-        weight: what each example counts, `(N, 1)`, summing to 1; None is 1/N for all.
+        members: which examples are in the set, boolean, `(N, 1)`; None is all of them. The others have no influence,
+            whatever they hold.
+        size: how many members there are.
 
     Returns:
         Moments of shape `(..., 1, C)`.
     """
-    if weight is None:
+    if members is None:
         mean = instance.mean.mean(-2, keepdim=True)
         return Moments(mean, _second_moment(instance, mean).mean(-2, keepdim=True))
-    mean = (weight * instance.mean).sum(-2, keepdim=True)
-    return Moments(mean, (weight * _second_moment(instance, mean)).sum(-2, keepdim=True))
+    mean = torch.where(members, instance.mean, 0).sum(-2, keepdim=True) / size
+    return Moments(mean, torch.where(members, _second_moment(instance, mean), 0).sum(-2, keepdim=True) / size)
 
 
 def layer_moments(instance: Moments) -> Moments:
@@ -65,10 +70,8 @@ def pooled_moments(first: Moments, second: Moments, alpha: Tensor) -> Moments:
     variance add up to `alpha (1 - alpha) (mu_1 - mu_2)^2`, which is how it is computed.
     """
     difference = first.mean - second.mean
-    return Moments(
-        torch.lerp(second.mean, first.mean, alpha),
-        torch.addcmul(torch.lerp(second.var, first.var, alpha), alpha - alpha * alpha, difference * difference),
-    )
+    var = torch.addcmul(torch.lerp(second.var, first.var, alpha), alpha - alpha * alpha, difference * difference)
+    return Moments(torch.lerp(second.mean, first.mean, alpha), infinite_if_too_large(var))
 
 
 def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max: Tensor, eps: float) -> Moments:
@@ -83,9 +86,10 @@ def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max:
     """
     sigma = torch.sqrt(batch.var + eps)
     running_sigma = torch.sqrt(running.var + eps)
-    r = torch.clamp(sigma.detach() / running_sigma, 1 / r_max, r_max)
+    r = torch.clamp((sigma.detach() / running_sigma).nan_to_num(1.0), 1 / r_max, r_max)
     d = torch.clamp((batch.mean.detach() - running.mean) / running_sigma, -d_max, d_max)
-    return Moments(batch.mean - d * sigma / r, (batch.var + eps) / (r * r) - eps)
+    correction = (d * sigma / r).nan_to_num(0.0, 0.0, 0.0)  # of an infinite sigma: nothing is left to correct
+    return Moments(batch.mean - correction, (batch.var + eps) / (r * r) - eps)
 
 
 def unbiased(moments: Moments, count: Tensor | float) -> Moments:
@@ -93,6 +97,11 @@ def unbiased(moments: Moments, count: Tensor | float) -> Moments:
     if isinstance(count, Tensor):
         return Moments(moments.mean, moments.var * (count / (count - 1).clamp(min=1)))
     return Moments(moments.mean, moments.var * (count / max(count - 1, 1)))
+
+
+def infinite_if_too_large(var: Tensor) -> Tensor:
+    """A variance in which infinite parts may have cancelled to NaN. NaN among the activations stays in the mean."""
+    return var.nan_to_num(math.inf, math.inf)
 
 
 def _second_moment(instance: Moments, mean: Tensor) -> Tensor:

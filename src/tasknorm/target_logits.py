@@ -9,7 +9,6 @@ from torch import Tensor
 
 from tasknorm.episode import Episode, Targets
 from tasknorm.learners import MAML, Learner
-from tasknorm.phase import target
 
 
 def target_logits(learner: Learner, episodes: Sequence[Episode], targets: Targets) -> list[Tensor]:
@@ -49,8 +48,7 @@ def _apart(learner: Learner, episodes: Sequence[Episode], sizes: Sequence[list[i
     for episode, each in zip(episodes, sizes, strict=True):
         predictor = learner.adapt(episode.context_x, episode.context_y)
         if len(set(each)) == 1:
-            with target(predictor.net, sets=len(each)):  # together, each normalised by itself
-                logits: Tensor = predictor.logits(episode.target_x)
+            logits = predictor.in_sets(episode.target_x, len(each))  # together, each normalised by itself
         else:
             logits = torch.cat([predictor(one) for one in episode.target_x.split(each)])
         found.append(logits[None])

@@ -1,5 +1,6 @@
 """The norms of the paper, by its labels."""
 
+from tasknorm.norms.averaging import averaged_running
 from tasknorm.norms.baseline import Baseline
 from tasknorm.norms.batch_renorm import BRN
 from tasknorm.norms.conventional_batch_norm import CBN
@@ -44,4 +45,5 @@ __all__ = [
     "TaskNormI",
     "TaskNormL",
     "TaskNormR",
+    "averaged_running",
 ]

@@ -80,7 +80,8 @@ class Activations:
         """Batch moments of the context of each example's task: section 4.1."""
         phase = self._phase_needed()
         if phase.kind == "target":
-            return self._memory().moments
+            mean, var = self._memory().moments
+            return Moments(mean.to(self.dtype), var.to(self.dtype))
         return self.normalising(self.first_batch)
 
     @property
@@ -107,8 +108,7 @@ class Activations:
         if self.phase is None or self.phase.kind != "joint":
             return (self.first_batch,)
         size = self._joint_size(self.phase)
-        is_target = 1 - self._is_context(self.phase).to(self.dtype)
-        return self.first_batch, self._batch(self._rows() - size, is_target)
+        return self.first_batch, self._batch(self._rows() - size, ~self._is_context(self.phase))
 
     @property
     def first_batch(self) -> Batch:
@@ -117,8 +117,7 @@ class Activations:
             if self.phase is None or self.phase.kind != "joint":
                 self._first_batch = Batch(batch_moments(self._instance()), self._rows() * self._pixels)
             else:
-                is_context = self._is_context(self.phase).to(self.dtype)
-                self._first_batch = self._batch(self._joint_size(self.phase), is_context)
+                self._first_batch = self._batch(self._joint_size(self.phase), self._is_context(self.phase))
         return self._first_batch
 
     def normalising(self, batch: Batch) -> Moments:
@@ -151,7 +150,7 @@ class Activations:
         return table.view(self._tasks, -1, table.shape[-1])
 
     def _batch(self, size: Tensor | int, members: Tensor) -> Batch:
-        return Batch(batch_moments(self._instance(), members / size), size * self._pixels)
+        return Batch(batch_moments(self._instance(), members, size), size * self._pixels)
 
     def _rows(self) -> int:
         return self.a.shape[0] // self._tasks

@@ -9,7 +9,7 @@ RUNNING = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def precise(buffer: Tensor) -> torch.dtype:
-    """What to add up in."""
+    """The dtype in which sums are accumulated."""
     return torch.float32 if buffer.device.type == "mps" else torch.float64  # mps has no float64
 
 
