@@ -88,7 +88,7 @@ def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max:
     running_sigma = torch.sqrt(running.var + eps)
     r = torch.clamp((sigma.detach() / running_sigma).nan_to_num(1.0), 1 / r_max, r_max)
     d = torch.clamp((batch.mean.detach() - running.mean) / running_sigma, -d_max, d_max)
-    correction = (d * sigma / r).nan_to_num(0.0, 0.0, 0.0)  # of an infinite sigma: nothing is left to correct
+    correction = torch.where(sigma < math.inf, d * sigma / r, 0)  # what is divided by an infinite sigma is 0 anyway
     return Moments(batch.mean - correction, (batch.var + eps) / (r * r) - eps)
 
 
@@ -101,7 +101,7 @@ def unbiased(moments: Moments, count: Tensor | float) -> Moments:
 
 def infinite_if_too_large(var: Tensor) -> Tensor:
     """A variance in which infinite parts may have cancelled to NaN. NaN among the activations stays in the mean."""
-    return var.nan_to_num(math.inf, math.inf)
+    return torch.where(var == var, var, math.inf)  # NaN alone differs from itself
 
 
 def _second_moment(instance: Moments, mean: Tensor) -> Tensor:
