@@ -244,7 +244,7 @@ def _nested(phase: Phase, outer: Phase) -> str:
             f"the model belongs to a Predictor, which stays in its target phase, and {phase.kind}() was entered on it; "
             "call the predictor itself for targets, and copy.deepcopy(predictor.net) for anything else"
         )
-    if outer.thread != phase.thread:
+    if None not in (outer.thread, phase.thread) and outer.thread != phase.thread:
         return (
             f"a model is in one phase at a time, and {phase.kind}() was entered while another thread is inside "
             f"{outer.kind}() of the same model; give each thread its own copy.deepcopy(model), or adapt a Predictor, "

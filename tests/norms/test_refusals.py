@@ -70,6 +70,15 @@ class TestSecondCall:
         else:
             torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
 
+    def test_a_compiled_model_refuses_it_too(self) -> None:
+        torch._dynamo.reset()
+        model, context = network("TaskNorm-I"), random_task()[0]
+        compiled = torch.compile(model, backend="aot_eager")
+        with pytest.raises(PhaseError, match="was called twice in one context phase"), tasknorm.context(model):
+            compiled(context)
+            compiled(context)
+        torch._dynamo.reset()
+
     @needing
     def test_the_next_context_is_a_new_one(self, label: str) -> None:
         norm, (context, target) = random_norm(label).eval(), random_task()
@@ -190,6 +199,26 @@ class TestTransforms:
         else:
             transformed(x)
         assert all(module.phase is None for module in model.modules() if isinstance(module, tasknorm.Norm))
+
+    @norms
+    @pytest.mark.parametrize("transform", ["vmap", "grad"])
+    def test_running_moments_do_not_move_under_transforms(self, label: str, transform: str) -> None:
+        norm = random_norm(label).train()
+        x = torch.cat(random_task())
+        before = copy.deepcopy(norm.state_dict())
+
+        def once(x: Tensor) -> Tensor:
+            with tasknorm.joint(norm, context_size=4):
+                return norm(x).sum()
+
+        transformed = torch.vmap(once) if transform == "vmap" else torch.func.grad(once)
+        x = x.expand(3, *x.shape) if transform == "vmap" else x
+        if NORMS[label].tracks:
+            with pytest.raises(RuntimeError, match=f"{label} cannot move its running moments.*functional_call"):
+                transformed(x)
+        else:
+            transformed(x)
+        assert all(torch.equal(value, before[name]) for name, value in norm.state_dict().items())
 
 
 class TestStaleMoments:

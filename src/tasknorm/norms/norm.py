@@ -14,6 +14,7 @@ from tasknorm.norms.refusals import (
     check_caller,
     check_input,
     check_may_store,
+    check_may_track,
     check_not_stale,
     refuse_script,
     versions,
@@ -166,6 +167,7 @@ class Norm(nn.Module):
         Returns:
             The running moments as each task's own set would have moved them, `(..., 1, C)`.
         """
+        check_may_track(self, batch.moments.mean)
         self.num_batches_tracked.add_(1)
         running = self.running
         step = 1 / self.num_batches_tracked.to(running.mean.dtype) if self.momentum is None else self.momentum

@@ -86,6 +86,16 @@ def check_may_store(norm: Norm, phase: Phase, x: Tensor) -> None:
         )
 
 
+def check_may_track(norm: Norm, mean: Tensor) -> None:
+    """Raise if a transform would have to write to the running moments."""
+    if is_transformed(mean) and not is_transformed(norm.running_mean):
+        raise RuntimeError(
+            f"{norm.label} cannot move its running moments under vmap, grad or another transform of torch.func, whose "
+            "results must not be written to a module; pass copies of its buffers in through "
+            "torch.func.functional_call, or call model.eval()"
+        )
+
+
 def check_not_stale(norm: Norm, mean: Tensor, weights: list[tuple[Tensor, int]]) -> None:
     """Raise if a weight on which the context's moments depend has changed since; `mean` is theirs, with its graph."""
     changed = [weight for weight, version in weights if weight._version != version]
