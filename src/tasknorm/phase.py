@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import chain
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
-_ENTERING = Lock()
+_ENTERING = RLock()
 
 
 class PhaseError(RuntimeError):
@@ -194,8 +194,9 @@ def _phase(model: nn.Module, phase: Phase) -> Iterator[None]:
         yield
         succeeded = True
     finally:
-        for norm in entered:
-            norm.leave(succeeded)
+        with _exclusively():
+            for norm in entered:
+                norm.leave(succeeded)
 
 
 def _enter(model: nn.Module, phase: Phase) -> list[Phased]:
@@ -214,7 +215,7 @@ def _enter(model: nn.Module, phase: Phase) -> list[Phased]:
 
 
 def _exclusively() -> AbstractContextManager[Any]:
-    """While this is held, no other thread enters a phase; the compiler, which knows no locks, has one thread."""
+    """While this is held, no other thread enters or leaves a phase; the compiler knows no locks."""
     return nullcontext() if torch.compiler.is_compiling() else _ENTERING
 
 

@@ -116,7 +116,7 @@ class Norm(nn.Module):
         storing = phase if self.needs_context and phase is not None and phase.stores else None
         if storing is not None:
             check_may_store(self, storing, x)
-            if not storing.weights:
+            if not is_traced() and not storing.weights:
                 storing.weights.extend(versions(storing.model))
         a = Activations(
             x.unsqueeze(-1) if x.ndim == 2 else x, phase, self._remembered(), correct=self.unbiased, norm=self.label

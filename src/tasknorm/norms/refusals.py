@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from tasknorm.phase import Phase, PhaseError
-from tasknorm.tracing import is_in_backward, is_traced, is_transformed
+from tasknorm.tracing import is_in_backward, is_transformed
 
 if TYPE_CHECKING:
     from tasknorm.norms.norm import Norm
@@ -108,7 +108,7 @@ def check_not_stale(norm: Norm, mean: Tensor, weights: list[tuple[Tensor, int]])
 
 def versions(model: nn.Module | None) -> list[tuple[Tensor, int]]:
     """The parameters that a graph may depend on, each with how often it has been changed in place."""
-    if model is None or is_traced() or not torch.is_grad_enabled():
+    if model is None or not torch.is_grad_enabled():
         return []
     weights = (weight for weight in model.parameters() if not is_lazy(weight) and not weight.is_inference())
     return [(weight, weight._version) for weight in weights]
