@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+_ALMOST_NONE = 1e-30  # a weight that no finite variance can feel
+
 
 class Moments(NamedTuple):
     """A mean and a variance, of one shape."""
@@ -67,11 +69,16 @@ def pooled_moments(first: Moments, second: Moments, alpha: Tensor) -> Moments:
         sigma^2 = alpha (sigma_1^2 + (mu_1 - mu)^2) + (1 - alpha) (sigma_2^2 + (mu_2 - mu)^2)
 
     Since `mu_1 - mu = (1 - alpha) (mu_1 - mu_2)` and `mu_2 - mu = -alpha (mu_1 - mu_2)`, the two squares of the
-    variance add up to `alpha (1 - alpha) (mu_1 - mu_2)^2`, which is how it is computed.
+    variance add up to `alpha (1 - alpha) (mu_1 - mu_2)^2`, which is how it is computed. Neither weight is quite 0: it
+    could meet an infinite variance.
     """
     difference = first.mean - second.mean
-    var = torch.addcmul(torch.lerp(second.var, first.var, alpha), alpha - alpha * alpha, difference * difference)
-    return Moments(torch.lerp(second.mean, first.mean, alpha), infinite_if_too_large(var))
+    weight, rest = alpha.clamp(min=_ALMOST_NONE), (1 - alpha).clamp(min=_ALMOST_NONE)
+    var = torch.addcmul(rest * second.var, weight, first.var)
+    return Moments(
+        torch.lerp(second.mean, first.mean, alpha),
+        torch.addcmul(var, weight * rest, difference * difference),
+    )
 
 
 def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max: Tensor, eps: float) -> Moments:
@@ -97,11 +104,6 @@ def unbiased(moments: Moments, count: Tensor | float) -> Moments:
     if isinstance(count, Tensor):
         return Moments(moments.mean, moments.var * (count / (count - 1).clamp(min=1)))
     return Moments(moments.mean, moments.var * (count / max(count - 1, 1)))
-
-
-def infinite_if_too_large(var: Tensor) -> Tensor:
-    """A variance in which infinite parts may have cancelled to NaN. NaN among the activations stays in the mean."""
-    return torch.where(var == var, var, math.inf)  # NaN alone differs from itself
 
 
 def _second_moment(instance: Moments, mean: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from tasknorm.kernels import scale_shift
-from tasknorm.moments import Moments, infinite_if_too_large, unbiased
+from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.norms.refusals import (
     check_caller,
@@ -171,12 +171,10 @@ class Norm(nn.Module):
         self.num_batches_tracked.add_(1)
         running = self.running
         step = 1 / self.num_batches_tracked.to(running.mean.dtype) if self.momentum is None else self.momentum
-        mean, var = (
-            old + (new - old) * step for old, new in zip(running, unbiased(batch.moments, batch.total), strict=True)
-        )
-        moved = Moments(mean, infinite_if_too_large(var))
-        for old, new in zip((self.running_mean, self.running_var), moved, strict=True):
-            old.copy_(new.reshape(-1, self.num_features).mean(0))
+        new = unbiased(batch.moments, batch.total)
+        moved = Moments(*(old * (1 - step) + own * step for old, own in zip(running, new, strict=True)))
+        for buffer, table in zip((self.running_mean, self.running_var), moved, strict=True):
+            buffer.copy_(table.reshape(-1, self.num_features).mean(0))
         return moved
 
     def enter(self, phase: Phase) -> None:
