@@ -132,25 +132,26 @@ def _chunks(pixels: Tensor) -> Iterator[slice]:
 
 def plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
     """`moments` of any layout."""
-    var, mean = torch.var_mean(_at_least_float(a), tuple(range(2, a.ndim)), correction=0)
+    var, mean = torch.var_mean(at_least_float(a), tuple(range(2, a.ndim)), correction=0)
     return mean, var
 
 
 def plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """`scale_shift` of any layout: one multiplication and one addition for each number, as batch norm does it."""
     scale, shift = over_space(scale, a), over_space(shift - mean * scale, a)
-    return (_at_least_float(a) * scale + shift).to(a.dtype)
+    return (at_least_float(a) * scale + shift).to(a.dtype)
 
 
 def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     space = tuple(range(2, a.ndim))
-    g = _at_least_float(g)
-    centred = (g * (_at_least_float(a) - over_space(mean, a))).sum(space)
+    g = at_least_float(g)
+    centred = (g * (at_least_float(a) - over_space(mean, a))).sum(space)
     total = g.sum(space)
     return (total, centred) if rows > 1 else (total.sum(0, keepdim=True), centred.sum(0, keepdim=True))
 
 
-def _at_least_float(a: Tensor) -> Tensor:
+def at_least_float(a: Tensor) -> Tensor:
+    """The same numbers in float32 or better."""
     return a.float() if a.dtype in (torch.float16, torch.bfloat16) else a
 
 

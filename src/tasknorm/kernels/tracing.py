@@ -14,6 +14,19 @@ def is_traced() -> bool:
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether the tensor stands for another one in a transform of `torch.func`; never in the compiler."""
+    if not is_traced() or torch.compiler.is_compiling():
+        return False
+    wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return wrapped
+
+
+def is_in_backward() -> bool:
+    """Whether this is called from a backward pass, as by torch's checkpoint; never in the compiler."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
 def apply(function: Any, *arguments: Any) -> Any:
     """`function.apply(*arguments)`, in eager mode without its inspection of signatures, slower than a small layer."""
     if is_traced():

@@ -17,7 +17,6 @@ from tasknorm.learners.papers import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, groups
 from tasknorm.nets import NormMaker
-from tasknorm.phase import target
 
 
 class Outcome(NamedTuple):
@@ -122,8 +121,7 @@ class Learner(nn.Module):
     def _apart(self, episode: Episode, sizes: Sequence[int]) -> Tensor:
         predictor = self.adapt(episode.context_x, episode.context_y)
         if len(set(sizes)) == 1:
-            with target(predictor.net, sets=len(sizes)):  # together, each normalised by itself
-                return predictor.logits(episode.target_x)
+            return predictor.in_sets(episode.target_x, len(sizes))  # together, each normalised by itself
         return torch.cat([predictor(one) for one in episode.target_x.split(list(sizes))])
 
     @property

@@ -4,11 +4,12 @@ from tasknorm.training.checkpoint import last_iteration
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.loop import train
 from tasknorm.training.pretraining import load_pretrained, pretrain
-from tasknorm.training.recomputation import recompute
+from tasknorm.training.recomputation import as_first_computed, recompute
 from tasknorm.training.weights import label, read_weights, weights_of, write_weights
 
 __all__ = [
     "RunFolder",
+    "as_first_computed",
     "label",
     "last_iteration",
     "load_pretrained",
