@@ -16,14 +16,14 @@ class ContextSpread(Norm):
     """Each example is centred by itself and scaled by its context."""
 
     label: ClassVar[str] = "ContextSpread"
-    transductive: ClassVar[bool] = False  # a promise: the audit checks it
+    transductive: ClassVar[bool] = False  # a promise, which the audit checks
     needs_context: ClassVar[bool] = True
 
     def moments(self, a: Activations) -> Moments:
         return Moments(a.instance.mean, a.context.var)
 
 
-NORMS[ContextSpread.label] = ContextSpread  # for tasknorm.convert, by name
+NORMS[ContextSpread.label] = ContextSpread  # so that tasknorm.convert finds it by name
 
 torch.manual_seed(0)
 glyphs = Cached(opened("glyphs"), size=28)

@@ -13,7 +13,7 @@ from tasknorm.learners import Learner, Predictor, Tasks
 
 
 class Ridge(Learner):
-    """The linear classifier that fits the context best, by regression to one-hot labels: W = X'(XX' + I)^-1 Y."""
+    """A linear classifier by ridge regression of one-hot labels on the context's features: W = X'(XX' + I)^-1 Y."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Ridge(Learner):
         self.temperature = nn.Parameter(torch.tensor(10.0))
 
     def logits(self, tasks: Tasks) -> Tensor:
-        """Logits of the targets of some tasks, `(tasks, target, way)`, by one pass of context and targets."""
+        """Logits of the targets of some tasks, `(tasks, target, way)`, in one pass of context and targets."""
         with joint(self.net, tasks.context_size, tasks.count):
             features = self.net(tasks.images).unflatten(0, (tasks.count, -1))
         context_features, target_features = features.tensor_split([tasks.context_size], dim=1)
@@ -30,7 +30,7 @@ class Ridge(Learner):
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
-        """A classifier for targets that come later."""
+        """A predictor for targets that arrive later."""
         net = copy.deepcopy(self.net).eval()
         with context(net):
             weights = self._weights(net(context_x), context_y)

@@ -1,4 +1,4 @@
-"""A source of your own: anything that gives image i of class c. Here, gratings; a class is a direction and a width."""
+"""A source of your own: any object that gives image i of class c. Here a class is a grating of one angle and width."""
 
 import math
 
@@ -38,7 +38,7 @@ class Gratings:
         return f"{self.spec.class_names[class_id]}, image {number}"
 
     def fingerprint(self) -> str:
-        """Changes whenever the images do: caches go by it."""
+        """A text that changes whenever the images do, so that an old cache is not used."""
         return "gratings 1"
 
 

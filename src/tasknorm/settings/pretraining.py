@@ -1,4 +1,4 @@
-"""Every setting of a pretraining: a key of a config file and a flag of `tasknorm pretrain` alike."""
+"""Every setting of a pretraining; each is a key of config files and a flag of `tasknorm pretrain`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PretrainSettings(BaseModel):
     batch: int = Field(256, ge=2, description="Number of images in each step.")
     learning_rate: float = Field(0.1, gt=0, description="Learning rate of SGD with momentum 0.9.")
     divide_every: int = Field(25, ge=1, description="Number of epochs after which the learning rate is divided by 10.")
-    weight_decay: float = Field(1e-4, ge=0, description="Weight decay.")
+    weight_decay: float = Field(1e-4, ge=0, description="Weight decay of SGD.")
     crop: int = Field(8, ge=0, description="Largest random shift of an image, in pixels.")
     flip: bool = Field(True, description="Mirror images at random; unsuitable for characters.")
     skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
@@ -39,7 +39,7 @@ class PretrainSettings(BaseModel):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """The given settings.
+        """The given settings, and the defaults for the rest.
 
         Raises:
             SettingsError: names the setting that is unknown or wrong.
@@ -60,19 +60,19 @@ class PretrainSettings(BaseModel):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        """Names of the settings that may change when a run is resumed: they affect only its speed."""
         return ("device",)
 
     @property
     def length(self) -> int:
-        """How long the run is: its epochs."""
+        """Length of the run: its number of epochs."""
         return self.epochs
 
     def with_length(self, length: int) -> Self:
-        """The same with another number of epochs."""
+        """The same settings with another number of epochs."""
         return self.model_copy(update={"epochs": length})
 
     @property
     def all_sources(self) -> tuple[str, ...]:
-        """Where images come from."""
+        """The sources of the images."""
         return (self.source,)

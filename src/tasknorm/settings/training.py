@@ -1,4 +1,4 @@
-"""Every setting of a training, in one place: a key of a config file and a flag of `tasknorm train` alike."""
+"""Every setting of a training; each is a key of config files and a flag of `tasknorm train`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tasknorm.norms import ALPHAS, NORMS, TaskNorm
 from tasknorm.settings.config import Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
-SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (section 5)
+SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
 
 
 class Settings(BaseModel):
-    """One training. `Settings.of` fills in what the papers prescribe; `values` is what a config file holds.
+    """All settings of one training. `Settings.of` fills in the papers' values; `values` is what a config file holds.
 
-    The settings that only some learner has (`Learner.own_settings`) are in `own`; in files and flags they stand beside
-    the others.
+    Settings that only one learner has (`Learner.own_settings`) are in `own`; in config files and flags they stand next
+    to the others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,9 +42,11 @@ class Settings(BaseModel):
     learner: str = Field(description=f"The few-shot learner: {', '.join(LEARNERS)}.")
     source: Names = Field(
         "glyphs",
-        description="Data set name or path, or folder:PATH; several are separated by commas, each task is of one.",
+        description="Data set name, path, or folder:PATH; separate several by commas, and each task uses one of them.",
     )
-    norm: str = Field("TaskNorm-I", description="Norm, by its label in the paper. TBN and RN are trained as CBN.")
+    norm: str = Field(
+        "TaskNorm-I", description="Label of the norm, as in the paper. TBN and RN share the training of CBN."
+    )
     net: str = Field(description=f"The network: {', '.join(NETS)}.")
     pretrained: str | None = about("File with the net's pretrained weights, as `tasknorm pretrain` writes it.")
     filters: int | None = about("Channels of the net's blocks. Default: the net's own number.", ge=1)
@@ -52,10 +54,10 @@ class Settings(BaseModel):
         "all", description="What norms learn: gamma and beta (all), beta alone (offset), or neither (none)."
     )
     eps: float = Field(1e-5, gt=0, description="Number added to the variance in norms.")
-    momentum: float = Field(0.1, gt=0, le=1, description="How far one update moves the running moments.")
+    momentum: float = Field(0.1, gt=0, le=1, description="Weight of the newest batch in the running moments.")
     alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
     schedule: int | None = about(
-        "BRN: number of updates, two for each iteration, until its bounds are fully open.", ge=0
+        "BRN: number of updates until its bounds are fully open; an iteration makes two updates.", ge=0
     )
 
     # Tasks
@@ -110,16 +112,18 @@ class Settings(BaseModel):
     # Validation, test, records
     validate_every: int = Field(500, ge=0, description="Number of iterations between validations; 0 for no validation.")
     validation_sources: Names | None = about(
-        "Data sets to validate on, separated by commas. Default: those of training that have validation classes."
+        "Data sets to validate on, separated by commas. Default: the training sources that have validation classes."
     )
     validation_tasks: int = Field(
         100, ge=1, description="Number of validation tasks for each source; always the same tasks."
     )
     test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
-    test_sources: Names | None = about("Data sets to test on, separated by commas. Default: those of training.")
+    test_sources: Names | None = about("Data sets to test on, separated by commas. Default: the training sources.")
     test_ways: Names | None = about("Numbers of classes in test tasks, separated by commas. Default: `way`.")
     test_targets: Names = Field(
-        "all", description="How targets come in the test: all, example or class; several are separated by commas."
+        "all",
+        description="How test targets arrive: all at once (all), one by one (example) or class by class (class); "
+        "separate several by commas.",
     )
     checkpoint_every: int = Field(100, ge=1, description="Number of iterations between checkpoints.")
     tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
@@ -148,12 +152,12 @@ class Settings(BaseModel):
             made = cls(**values, own=own(**mine))
         except ValidationError as error:
             errors = error.errors()
-            # An unknown learner has no papers, and what these would have given is missing: that only follows.
+            # Missing settings are left out beside another error: they only follow from it, as with an unknown learner.
             wrong = [e for e in errors if e["type"] != "missing"] or errors
             raise SettingsError("; ".join(in_words(e, cls.fields()) for e in wrong)) from None
         if made.norm != "BRN" or made.schedule is not None:
             return made
-        return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # stays if the run gets longer
+        return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # the same if the run is extended
 
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
@@ -172,44 +176,44 @@ class Settings(BaseModel):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        """Names of the settings that may change when a run is resumed: they affect only its speed."""
         return ("device", "workers", "tensorboard", *self.kind.machine_settings)
 
     @property
     def length(self) -> int:
-        """How long the run is: its iterations."""
+        """Length of the run: its number of iterations."""
         return self.iterations
 
     def with_length(self, length: int) -> Self:
-        """The same with another number of iterations."""
+        """The same settings with another number of iterations."""
         return self.model_copy(update={"iterations": length})
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where training tasks come from."""
+        """The sources of training tasks."""
         return tuple(self.source.split(","))
 
     @property
     def tested_sources(self) -> tuple[str, ...]:
-        """Where test tasks come from."""
+        """The sources of test tasks."""
         return tuple((self.test_sources or self.source).split(","))
 
     @property
     def all_sources(self) -> tuple[str, ...]:
-        """Where tasks of any split come from."""
+        """The sources of training, validation and test tasks, each once."""
         named = ",".join(filter(None, (self.source, self.validation_sources, self.test_sources)))
         return tuple(dict.fromkeys(named.split(",")))
 
     @property
     def tested_ways(self) -> tuple[int | None, ...]:
-        """Classes of test tasks; None if they vary."""
+        """Numbers of classes in test tasks; None if they vary."""
         if self.sampling == "variable":
             return (None,)
         return tuple(int(way) for way in self.test_ways.split(",")) if self.test_ways else (self.way,)
 
     @property
     def tested_targets(self) -> tuple[str, ...]:
-        """How targets come in the test."""
+        """The ways in which test targets arrive: all, example, class."""
         return tuple(self.test_targets.split(","))
 
     @property
@@ -219,7 +223,7 @@ class Settings(BaseModel):
 
     @property
     def tested_norms(self) -> tuple[str, ...]:
-        """The norms that this run's weights serve, its own first."""
+        """The norms that this run's weights are tested with, the run's own norm first."""
         return (self.norm, *(norm for norm in SHARED if norm != self.norm)) if self.norm in SHARED else (self.norm,)
 
     @field_validator("learner", "norm", "net", "alpha")
@@ -236,11 +240,11 @@ class Settings(BaseModel):
     def _listed(cls, value: str | None, info: Any) -> str | None:
         parts = [] if value is None else value.split(",")
         if not all(parts) or len(set(parts)) < len(parts):
-            raise ValueError("must be different names, joined by commas")
+            raise ValueError("must be different names, separated by commas")
         if info.field_name == "test_ways" and not all(part.isdecimal() and int(part) > 1 for part in parts):
-            raise ValueError("must be numbers of at least 2, joined by commas")
+            raise ValueError("must be numbers of at least 2, separated by commas")
         if info.field_name == "test_targets" and not set(parts) <= set(TARGETS):
-            raise ValueError(f"must be some of {', '.join(TARGETS)}, joined by commas")
+            raise ValueError(f"must be one or more of {', '.join(TARGETS)}, separated by commas")
         return value
 
     @model_validator(mode="after")
@@ -259,11 +263,11 @@ class Settings(BaseModel):
         if self.schedule is not None and self.norm != "BRN":
             yield "schedule", f"norm={self.norm}"
         if self.norm == "Baseline" and self.pretrained is None:
-            yield "norm", "pretrained=None: its moments are those of pretraining"
+            yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
         if self.filters is not None and self.net.startswith("resnet"):
             yield "filters", f"net={self.net}"
         if self.test_ways is not None and self.sampling == "variable":
-            yield "test_ways", "sampling=variable, where ways vary"
+            yield "test_ways", "sampling=variable, where each task has its own way"
         if self.compile and self.recompute:
             yield "compile", "recompute=True"
         if self.accumulate > self.meta_batch:
@@ -276,12 +280,12 @@ DEFAULTS: dict[str, Any] = {"learner": "maml", "source": "glyphs", "norm": "Task
 
 
 def parsed(name: str, value: Any, fields: Mapping[str, FieldInfo]) -> Any:
-    """The value of one setting, from a flag's text if need be."""
+    """The value of one setting, converted from text if it came from a flag."""
     kind: Any = Annotated[fields[name].annotation, fields[name]]
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError:
-        return value  # refused where all settings are
+        return value  # reported when all settings are checked
 
 
 def _own_settings(learner: str) -> type[OwnSettings]:
@@ -289,7 +293,7 @@ def _own_settings(learner: str) -> type[OwnSettings]:
 
 
 def _owners() -> dict[str, str]:
-    """The learner that each setting of a single learner belongs to."""
+    """For each setting that only one learner has, the name of that learner."""
     return {name: learner for learner, kind in LEARNERS.items() for name in kind.own_settings.model_fields}
 
 
@@ -297,5 +301,5 @@ def _asked(named: Mapping[str, Any]) -> Asked:
     try:
         way, shot = int(named["way"]), int(named["shot"])
     except (TypeError, ValueError):
-        way, shot = 5, 1  # refused by name, where all settings are
+        way, shot = 5, 1  # reported by name when all settings are checked
     return Asked(joined(named["source"]).split(","), named["norm"], way, shot, named.get("sampling"))
