@@ -38,9 +38,11 @@ from tasknorm.cli import app
 from tasknorm.files import TEMPORARY
 from tasknorm.training import RunFolder, last_iteration
 
-SHORT = "--filters 8 --meta-batch 4 --targets 2 --train-targets 2 --validation-tasks 4 --device cpu"
-TRAIN = f"train {SHORT} --resume --learner maml --source glyphs --norm CBN --iterations 60 --validate-every 20"
-PRETRAIN = "pretrain --resume --net resnet-small --image-size 16 --batch 16 --crop 2 --epochs 4 --device cpu"
+TRAIN = (
+    "train --resume --learner maml --net maml-omniglot --norm TaskNorm-I --filters 4 --image-size 16 --way 3 --shot 1"
+    " --meta-batch 2 --targets 2 --train-targets 2 --test-steps 2 --validation-tasks 2 --device cpu"
+)
+PRETRAIN = "pretrain --resume --net resnet-small --image-size 16 --batch 64 --crop 2 --epochs 4 --device cpu"
 COMPARE = "compare --learner protonets --norms LN,TaskNorm-I --iterations 20 --tasks 5"
 
 
@@ -99,9 +101,17 @@ def stages(place: Path) -> dict[str, Stage]:
         run([*f"report {runs / 'training'} --out {folder / 'report'}".split()], folder)
 
     return {
-        "training": Stage(lambda f: f"{TRAIN} --checkpoint-every 7 --test-tasks 4 --out {f / 'run'}"),
+        "training": Stage(
+            lambda f: (
+                f"{TRAIN} --source folder:{images} --iterations 40 --validate-every 10 --checkpoint-every 7"
+                f" --test-tasks 20 --out {f / 'run'}"
+            )
+        ),
         "checkpointing": Stage(
-            lambda f: f"{TRAIN} --checkpoint-every 1 --test-tasks 1 --out {f / 'run'}",
+            lambda f: (
+                f"{TRAIN} --source folder:{images} --iterations 20 --validate-every 0 --checkpoint-every 1"
+                f" --test-tasks 1 --out {f / 'run'}"
+            ),
             moment=lambda f: any((f / "run" / "checkpoints").glob(".*.part")),
         ),
         "evaluation": Stage(
@@ -293,7 +303,7 @@ def kill_many(names: list[str], kills: int, place: Path, moments: random.Random)
     return figures
 
 
-def draw_images(folder: Path, classes: int = 12, images: int = 40) -> None:
+def draw_images(folder: Path, classes: int = 24, images: int = 30) -> None:
     """A data set of grey noise, a folder for each class."""
     noise = np.random.default_rng(0)
     for number in range(classes):
