@@ -42,8 +42,8 @@ TRAIN = (
     "train --resume --learner maml --net maml-omniglot --norm TaskNorm-I --filters 4 --image-size 16 --way 3 --shot 1"
     " --meta-batch 2 --targets 2 --train-targets 2 --test-steps 2 --validation-tasks 2 --device cpu"
 )
-PRETRAIN = "pretrain --resume --net resnet-small --image-size 16 --batch 64 --crop 2 --epochs 4 --device cpu"
-COMPARE = "compare --learner protonets --norms LN,TaskNorm-I --iterations 20 --tasks 5"
+PRETRAIN = "pretrain --resume --net resnet-small --image-size 16 --batch 128 --crop 2 --epochs 3 --device cpu"
+COMPARE = "compare --learner protonets --norms LN,TaskNorm-I --iterations 5 --tasks 2"
 
 
 @dataclass
@@ -103,13 +103,13 @@ def stages(place: Path) -> dict[str, Stage]:
     return {
         "training": Stage(
             lambda f: (
-                f"{TRAIN} --source folder:{images} --iterations 40 --validate-every 10 --checkpoint-every 7"
-                f" --test-tasks 20 --out {f / 'run'}"
+                f"{TRAIN} --source folder:{images} --iterations 16 --validate-every 8 --checkpoint-every 3"
+                f" --test-tasks 8 --out {f / 'run'}"
             )
         ),
         "checkpointing": Stage(
             lambda f: (
-                f"{TRAIN} --source folder:{images} --iterations 20 --validate-every 0 --checkpoint-every 1"
+                f"{TRAIN} --source folder:{images} --iterations 10 --validate-every 0 --checkpoint-every 1"
                 f" --test-tasks 1 --out {f / 'run'}"
             ),
             moment=lambda f: any((f / "run" / "checkpoints").glob(".*.part")),
