@@ -122,11 +122,7 @@ def read_record(folder: Path) -> Record:
     for path in (files.config, files.result):
         if not path.is_file():
             raise SettingsError(f"{folder}: there is no finished training here (no {path.name})")
-    try:
-        ResultFile.model_validate_json(files.result.read_bytes())
-        result = read_config(files.result)
-    except (SettingsError, ValidationError) as error:
-        raise SettingsError(f"{files.result}: damaged ({_first(error)}); {_remedy(files)}") from None
+    result = read_result(files)
     config = read_config(files.config)
     if "learner" not in config:
         raise SettingsError(f"{files.config}: this is no training's config file: it names no learner")
@@ -136,16 +132,28 @@ def read_record(folder: Path) -> Record:
         raise SettingsError(f"{files.config}: {error}") from None
 
 
+def read_result(files: RunFolder) -> dict[str, Any]:
+    """The contents of a run's `result.json`.
+
+    Raises:
+        SettingsError: if it is damaged.
+    """
+    try:
+        ResultFile.model_validate_json(files.result.read_bytes())
+        return read_config(files.result)
+    except (SettingsError, ValidationError) as error:
+        raise SettingsError(
+            f"{files.result}: damaged ({_first(error)}); `tasknorm train --out {files.path} --resume` tests the run's "
+            "weights again and writes it anew"
+        ) from None
+
+
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else str(first["msg"])
-
-
-def _remedy(files: RunFolder) -> str:
-    return f"remove it, and `tasknorm train --out {files.path} --resume` makes it again"
 
 
 def records(*folders: Path) -> list[Record]:

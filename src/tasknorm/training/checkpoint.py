@@ -9,21 +9,35 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
-from tasknorm.files import atomic_folder
+from tasknorm.errors import WeightsError
+from tasknorm.files import atomic_folder, naming, sync
 from tasknorm.training.weights import check_label
 
 KEPT = 2
 WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
+# What reading a damaged checkpoint raises; ValueError also for text that is no JSON.
+DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    UnpicklingError,
+    SafetensorError,
+)
 
 
 class Checkpoint(NamedTuple):
@@ -53,18 +67,18 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, about: Mapping[str, s
     torch.save(checkpoint.state, state)
     files = {WEIGHTS: safetensors.torch.save(checkpoint.weights), STATE: state.getvalue()}
     index = dict(about) | {"iteration": checkpoint.iteration, "sha256": {k: _checksum(v) for k, v in files.items()}}
-    if place.exists():  # damaged, or training would have begun from it
-        shutil.rmtree(place)
-    with atomic_folder(place) as part:
+    with atomic_folder(place, replace=True) as part:  # one that is there is damaged, or training would begin from it
         for name, content in (files | {INDEX: json.dumps(index, indent=2).encode()}).items():
-            _write_through(part / name, content)
+            with naming(place / name):
+                (part / name).write_bytes(content)
+                sync(part / name)
     for old in _places(folder)[KEPT:]:
         shutil.rmtree(old)
     return place
 
 
 def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str], object]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there is none.
+    """The newest checkpoint that is whole; None if there never was one.
 
     Args:
         folder: of checkpoints.
@@ -72,20 +86,33 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
         say: is told of each damaged one.
 
     Raises:
-        WeightsError: if it is of another learner, norm or version.
+        WeightsError: if all are damaged, or the newest is of another learner, norm or version.
     """
+    damaged: list[str] = []
     for place in _places(folder):
         try:
-            index = json.loads((place / INDEX).read_bytes())
-            files = {name: _whole(place / name, checksum) for name, checksum in index["sha256"].items()}
-            iteration, weights, state = index["iteration"], files[WEIGHTS], files[STATE]
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            say(f"{place}: damaged ({error}); falling back to the checkpoint before it")
+            index, checkpoint = _read(place)
+        except DAMAGE as error:
+            damaged.append(f"{place} ({str(error) or type(error).__name__})")
             continue
         check_label(place, index, about)
-        loaded = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
-        return Checkpoint(iteration, safetensors.torch.load(weights), loaded)
+        if damaged:
+            say(f"damaged: {', '.join(damaged)}; continuing from the checkpoint before, {place}")
+        return checkpoint
+    if damaged:
+        raise WeightsError(
+            f"all checkpoints are damaged: {', '.join(damaged)}; restore one of them, or start again from the "
+            f"beginning: remove {folder}, or choose another folder with --out"
+        )
     return None
+
+
+def _read(place: Path) -> tuple[dict[str, Any], Checkpoint]:
+    """What a checkpoint says of itself, and the checkpoint."""
+    index = json.loads((place / INDEX).read_bytes())
+    files = {name: _whole(place / name, checksum) for name, checksum in index["sha256"].items()}
+    state = torch.load(io.BytesIO(files[STATE]), map_location="cpu", weights_only=True)
+    return index, Checkpoint(int(index["iteration"]), safetensors.torch.load(files[WEIGHTS]), state)
 
 
 def last_iteration(folder: Path) -> int:
@@ -97,7 +124,7 @@ def _places(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
+    return sorted((path for path in folder.iterdir() if path.name.isascii() and path.name.isdigit()), reverse=True)
 
 
 def _checksum(content: bytes) -> str:
@@ -109,10 +136,3 @@ def _whole(path: Path, checksum: str) -> bytes:
     if _checksum(content) != checksum:
         raise ValueError(f"{path.name} does not have its checksum")
     return content
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -23,7 +23,7 @@ from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_ch
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.watch import Watch
-from tasknorm.training.weights import label, weights_of, write_weights
+from tasknorm.training.weights import label, load_into, weights_of, write_weights
 
 Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
@@ -111,6 +111,7 @@ def train(
             if settings.validate_every and (last or iteration % settings.validate_every == 0):
                 validated(iteration)
             if (last or step.stop or iteration % settings.checkpoint_every == 0) and processes.first:
+                watch.sync()
                 state = _state(optimizer, best, threads)
                 write_checkpoint(files.checkpoints, Checkpoint(iteration, weights_of(learner), state), about)
             if step.stop and not last:
@@ -154,7 +155,7 @@ def _resume(
     now = torch.get_num_threads()
     if checkpoint is None:
         return 0, {}, [now]
-    learner.load_state_dict(checkpoint.weights)
+    load_into(learner, checkpoint.weights, files.checkpoints)
     optimizer.load_state_dict(checkpoint.state["optimizer"])
     torch.set_rng_state(checkpoint.state["random"]["torch"])
     if torch.cuda.is_available():

@@ -49,6 +49,21 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
         raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
 
 
+def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Give a model its weights.
+
+    Raises:
+        WeightsError: if they are not of this model; names the first that does not fit, and the file.
+    """
+    try:
+        model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip()
+        raise WeightsError(
+            f"{path}: these weights are not of the net in config.json: {first}; restore the file, or train again"
+        ) from None
+
+
 def check_label(path: Path, found: Mapping[str, str], about: Mapping[str, str]) -> None:
     """Raise if a file is of another learner, norm or format than `about` says."""
     for key in ("format", "learner", "norm"):
