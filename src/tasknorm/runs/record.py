@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tasknorm.episode import Targets
-from tasknorm.errors import SettingsError
+from tasknorm.errors import SettingsError, at, one_line
 from tasknorm.evaluation import Accuracy, Evaluation
+from tasknorm.files import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
 from tasknorm.settings import Settings, read_config
 from tasknorm.training import RunFolder
@@ -121,26 +122,27 @@ def read_record(folder: Path) -> Record:
     files = RunFolder(folder)
     for path in (files.config, files.result):
         if not path.is_file():
-            raise SettingsError(f"{folder}: there is no finished training here (no {path.name})")
+            raise SettingsError(f"{at(folder)}: there is no finished training here (no {path.name})")
     try:
-        ResultFile.model_validate_json(files.result.read_bytes())
-        result = read_config(files.result)
-    except (SettingsError, ValidationError) as error:
-        raise SettingsError(f"{files.result}: damaged ({_first(error)}); {_remedy(files)}") from None
+        text = read_regular(files.result, LARGEST_TEXT)
+        ResultFile.model_validate_json(text)
+        result = parsed_json(text)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{at(files.result)}: damaged ({_first(error)}); {_remedy(files)}") from None
     config = read_config(files.config)
     if "learner" not in config:
-        raise SettingsError(f"{files.config}: this is no training's config file: it names no learner")
+        raise SettingsError(f"{at(files.config)}: this is no training's config file: it names no learner")
     try:
         return Record(folder, Settings.of(config), result)
     except SettingsError as error:
-        raise SettingsError(f"{files.config}: {error}") from None
+        raise SettingsError(f"{at(files.config)}: {error}") from None
 
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
-        return str(error)
+        return one_line(str(error))
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
+    place = one_line(".".join(map(str, first["loc"])))[:200]
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 

@@ -5,10 +5,11 @@ from tasknorm.training.folder import RunFolder
 from tasknorm.training.loop import train
 from tasknorm.training.pretraining import load_pretrained, pretrain
 from tasknorm.training.recomputation import recompute
-from tasknorm.training.weights import label, read_weights, weights_of, write_weights
+from tasknorm.training.weights import fitting, label, read_weights, weights_of, write_weights
 
 __all__ = [
     "RunFolder",
+    "fitting",
     "label",
     "last_iteration",
     "load_pretrained",

@@ -10,6 +10,8 @@ import hashlib
 import io
 import json
 import os
+import pickle
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,13 +19,31 @@ from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
+from pydantic import BaseModel, ConfigDict, Field
+from safetensors import SafetensorError
 from torch import Tensor
 
-from tasknorm.files import atomic_folder
+from tasknorm.errors import at, one_line
+from tasknorm.files import LARGEST_TEXT, atomic_folder, parsed_json, read_regular
 from tasknorm.training.weights import check_label
 
 KEPT = 2
 WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
+LARGEST = 1 << 36  # bytes of a file
+# What safetensors and torch.load raise on files that are not theirs.
+DAMAGED = (
+    *(SafetensorError, pickle.UnpicklingError, RuntimeError, LookupError, ValueError, TypeError, EOFError),
+    *(AttributeError, AssertionError, ArithmeticError, OSError),
+)
+
+
+class Index(BaseModel):
+    """What `index.json` holds: whose the checkpoint is, and the checksums of its files."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    iteration: int = Field(ge=0, lt=10**18)
+    sha256: dict[str, str]
 
 
 class Checkpoint(NamedTuple):
@@ -76,16 +96,24 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
     """
     for place in _places(folder):
         try:
-            index = json.loads((place / INDEX).read_bytes())
-            files = {name: _whole(place / name, checksum) for name, checksum in index["sha256"].items()}
-            iteration, weights, state = index["iteration"], files[WEIGHTS], files[STATE]
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            say(f"{place}: damaged ({error}); falling back to the checkpoint before it")
+            index = Index.model_validate(parsed_json(read_regular(place / INDEX, LARGEST_TEXT)))
+            weights, state = (_whole(place / name, index.sha256[name]) for name in (WEIGHTS, STATE))
+        except (ValueError, KeyError, OSError) as error:
+            say(f"{at(place)}: damaged ({one_line(str(error))}); falling back to the checkpoint before it")
             continue
-        check_label(place, index, about)
-        loaded = torch.load(io.BytesIO(state), map_location="cpu", weights_only=True)
-        return Checkpoint(iteration, safetensors.torch.load(weights), loaded)
+        check_label(place, index.model_dump(), about)
+        try:
+            return Checkpoint(index.iteration, safetensors.torch.load(weights), _state(state))
+        except DAMAGED as error:
+            say(f"{at(place)}: damaged ({one_line(str(error))}); falling back to the checkpoint before it")
     return None
+
+
+def _state(content: bytes) -> dict[str, Any]:
+    state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    if not isinstance(state, dict):
+        raise ValueError(f"{STATE} holds a {type(state).__name__}, not a dict")
+    return state
 
 
 def last_iteration(folder: Path) -> int:
@@ -97,7 +125,8 @@ def _places(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if path.name.isdigit()), reverse=True)
+    found = (path for path in folder.iterdir() if re.fullmatch("[0-9]{1,18}", path.name) and path.is_dir())
+    return sorted((path for path in found if not path.is_symlink()), key=lambda path: int(path.name), reverse=True)
 
 
 def _checksum(content: bytes) -> str:
@@ -105,7 +134,7 @@ def _checksum(content: bytes) -> str:
 
 
 def _whole(path: Path, checksum: str) -> bytes:
-    content = path.read_bytes()
+    content = read_regular(path, LARGEST)
     if _checksum(content) != checksum:
         raise ValueError(f"{path.name} does not have its checksum")
     return content

@@ -23,7 +23,7 @@ from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_ch
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.watch import Watch
-from tasknorm.training.weights import label, weights_of, write_weights
+from tasknorm.training.weights import fitting, label, weights_of, write_weights
 
 Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
@@ -154,11 +154,12 @@ def _resume(
     now = torch.get_num_threads()
     if checkpoint is None:
         return 0, {}, [now]
-    learner.load_state_dict(checkpoint.weights)
-    optimizer.load_state_dict(checkpoint.state["optimizer"])
-    torch.set_rng_state(checkpoint.state["random"]["torch"])
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
+    with fitting(files.checkpoints / f"{checkpoint.iteration:08d}"):
+        learner.load_state_dict(checkpoint.weights)
+        optimizer.load_state_dict(checkpoint.state["optimizer"])
+        torch.set_rng_state(checkpoint.state["random"]["torch"])
+        if torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
     threads: list[int] = checkpoint.state.get("threads", [now])
     if threads[-1] != now:
         threads = [*threads, now]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from tasknorm.errors import WeightsError
-from tasknorm.files import write_atomically
+from tasknorm.errors import WeightsError, at, one_line, short
+from tasknorm.files import open_regular, parsed_json, write_atomically
 
 FORMAT = "1"  # of weights and checkpoints; changes when older readers would misread them
 
@@ -39,21 +41,51 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
     Raises:
         WeightsError: if the file is damaged or says something else about itself than `about`.
     """
-    if not path.is_file():
-        raise WeightsError(f"{path}: there are no such weights; correct the path, or finish the training")
     try:
+        open_regular(path).close()  # what follows would wait for a pipe
         with safe_open(path, "pt") as file:
-            check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)
+            check_label(path, _label(path, file.metadata() or {}), about)
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except OSError as error:
+        raise WeightsError(
+            f"{at(path)}: the weights cannot be read ({error}); correct the path, or finish the training"
+        ) from None
     except SafetensorError as error:
-        raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
+        raise WeightsError(f"{at(path)}: damaged, {one_line(str(error))}; restore it or train again") from None
 
 
-def check_label(path: Path, found: Mapping[str, str], about: Mapping[str, str]) -> None:
+def _label(path: Path, metadata: Mapping[str, str]) -> Any:
+    try:
+        return parsed_json(metadata.get("about", "{}").encode(errors="surrogatepass"))
+    except ValueError as error:
+        raise WeightsError(
+            f"{at(path, 'about')}: damaged, this is not JSON ({error}); restore it or train again"
+        ) from None
+
+
+def check_label(path: Path, found: Any, about: Mapping[str, str]) -> None:
     """Raise if a file is of another learner, norm or format than `about` says."""
+    if not isinstance(found, dict):
+        raise WeightsError(f"{at(path, 'about')}: damaged, a table is needed, got {short(found)}; restore it")
     for key in ("format", "learner", "norm"):
         if found.get(key) != about[key]:
+            got = short(found[key]).strip("'") if key in found else "none"
             raise WeightsError(
-                f"{path}: its {key} must be {about[key]}, got {found.get(key, 'none')} (written by tasknorm "
-                f"{found.get('tasknorm', 'unknown')}); use the {'version' if key == 'format' else key} that wrote it"
+                f"{at(path)}: its {key} must be {about[key]}, got {got} (written by tasknorm "
+                f"{short(found.get('tasknorm', 'unknown'))}); use the {'version' if key == 'format' else key} that "
+                "wrote it"
             )
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Turns what torch says of a state that does not fit into a message that names its file.
+
+    Raises:
+        WeightsError: if what is loaded inside the block has other names, shapes or types than the run's settings make.
+    """
+    try:
+        yield
+    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        why = one_line(" ".join(str(error).split()))[:300]
+        raise WeightsError(f"{at(path)}: this does not fit the run's settings ({why}); restore it") from None

@@ -18,7 +18,7 @@ from tasknorm.data.sources.omniglot import Omniglot, alphabets, vinyals
 from tasknorm.data.sources.quickdraw import QuickDraw
 from tasknorm.data.sources.record_folder import RecordFolder
 from tasknorm.data.sources.source import Source
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 SOURCES: dict[str, Callable[..., Source]] = {
     "glyphs": Glyphs,
@@ -60,8 +60,8 @@ def opened(source: str | Path | Source, root: Path | None = None) -> Source:
     if Path(source).exists():
         return open_at(Path(source), Path(source).stem, Path(source).parent)
     raise DataError(
-        f"{source}: a source is glyphs, or in {root} (there: {', '.join(present(root)) or 'nothing'}), or a "
-        "path; correct it, or see `tasknorm data list` for how to get it"
+        f"{at(source)}: there is no data set or path of this name; known: glyphs, and in {at(root)} "
+        f"{at(', '.join(present(root))) or 'nothing'}; correct it, or see `tasknorm data list` for how to get it"
     )
 
 
