@@ -50,7 +50,7 @@ def test_every_norm_is_in_the_table_with_its_label(compared: tuple[Path, str]) -
 def test_what_is_shown_is_what_was_measured(compared: tuple[Path, str]) -> None:
     folder, _ = compared
     trained = sorted(path.parent.name for path in folder.glob("*/result.json"))
-    assert trained == ["protonets-CBN", "protonets-LN", "protonets-TaskNorm-I"]  # TBN, CBN and RN share a training
+    assert trained == ["maml-CBN", "maml-LN", "maml-TaskNorm-I"]  # TBN, CBN and RN share a training
     comparison = Comparison([read_record(folder / name) for name in trained], NORMS)
     page = (folder / "report.html").read_text()
     for norm in NORMS:

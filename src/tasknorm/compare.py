@@ -11,6 +11,7 @@ import torch
 
 from tasknorm.data import tell_left_out
 from tasknorm.errors import FailedRunsError, SettingsError
+from tasknorm.files import alone, check_free
 from tasknorm.grid import GridRun, Say, keep_timings, run_grid, speeds, tell, timings
 from tasknorm.learners import CHARACTERS, LEARNERS
 from tasknorm.machine import cores
@@ -57,6 +58,7 @@ def compare(
         FailedRunsError: if a training failed; the others are kept.
     """
     began = time.monotonic()
+    check_free(folder)
     processes = processes or cores()
     trained = list(dict.fromkeys("CBN" if norm in SHARED else norm for norm in _known(norms)))
     if iterations is None and (iterations := _recorded(folder)) is not None:
@@ -67,7 +69,8 @@ def compare(
         tell_left_out(left_out(wanted))
     if iterations is None and runs[-1].settings.length:
         say("timing a few iterations")
-        known = _speeds(runs, folder)
+        with alone(folder):
+            known = _speeds(runs, folder)
         left = 60 * minutes * RESERVE - (time.monotonic() - began)
         iterations = fitting(runs, known, left, processes)
         say(f"{len(trained)} trainings of {iterations} iterations each fit into {minutes:g} minutes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -59,6 +60,21 @@ def test_a_lost_rank_ends_the_job_and_it_resumes(tmp_path):
     os.kill(process.pid, signal.SIGKILL)  # torchrun itself
     ended(process)  # its processes have noticed and ended: nobody holds its output open
     assert not any(_runs(child) for child in children)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="gloo and torchrun")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_starts_a_job_again_after_a_rank_was_killed(tmp_path, rank):
+    settings = tiny(iterations=60, validate_every=0, checkpoint_every=2, test_tasks=1)
+    folder, launcher = tmp_path / "run", (*TORCHRUN, "--max-restarts=2")
+    process = started("train", *flags(settings), "--out", folder, "--resume", launcher=launcher)
+    wait_for_lines(folder / "metrics.jsonl", 5, process)
+    os.kill(_children(process.pid)[rank], signal.SIGKILL)
+    code, _, err = ended(process)
+    assert code == 0, err
+    assert (folder / "result.json").exists()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [line["iteration"] for line in lines] == list(range(1, 61))
 
 
 def _runs(pid: int) -> bool:

@@ -120,7 +120,9 @@ def test_finished_runs_are_found_by_path(tmp_path):
         ("", "Invalid JSON"),
     ):
         (tmp_path / "a" / "result.json").write_text(damage)
-        with pytest.raises(SettingsError, match=f"result.json: damaged .{place}.*; remove it, and .tasknorm train"):
+        with pytest.raises(
+            SettingsError, match=f"result.json: damaged .{place}.*; .tasknorm train --out .* --resume. tests"
+        ):
             read_record(tmp_path / "a")
     shutil.copy(tmp_path / "b" / "two" / "result.json", tmp_path / "a" / "result.json")
     (tmp_path / "a" / "config.json").write_text('{"learner": "maml", "bogus": 1}')

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tasknorm.errors import WeightsError
-from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.training.checkpoint import Checkpoint, last_iteration, newest_checkpoint, write_checkpoint
 from tasknorm.training.weights import label, read_weights, write_weights
 
 ABOUT = label("maml", "CBN")
@@ -49,9 +49,27 @@ def test_a_damaged_one_falls_back_and_says_so(tmp_path, name, how):
     said = []
     assert newest_checkpoint(tmp_path, ABOUT, said.append).iteration == 1
     assert len(said) == 1
-    assert "00000002: damaged" in said[0]
+    assert said[0].startswith(f"damaged: {tmp_path / '00000002'} (")
+    assert said[0].endswith(f"continuing from the checkpoint before, {tmp_path / '00000001'}")
     written(tmp_path, 2)
     assert newest_checkpoint(tmp_path, ABOUT, pytest.fail).iteration == 2
+
+
+def test_if_all_are_damaged_it_names_them_and_says_how_to_begin_again(tmp_path):
+    written(tmp_path, 1, 2)
+    (tmp_path / "00000001" / "index.json").write_text("[]")
+    (tmp_path / "00000002" / "state.pt").unlink()
+    with pytest.raises(WeightsError) as refused:
+        newest_checkpoint(tmp_path, ABOUT, pytest.fail)
+    assert str(refused.value).startswith(f"all checkpoints are damaged: {tmp_path / '00000002'} (")
+    assert str(tmp_path / "00000001") in str(refused.value)
+    assert f"start again from the beginning: remove {tmp_path}, or choose another folder" in str(refused.value)
+
+
+def test_other_names_are_no_checkpoints(tmp_path):
+    written(tmp_path, 1)
+    (tmp_path / "²").mkdir()
+    assert newest_checkpoint(tmp_path, ABOUT, pytest.fail).iteration == last_iteration(tmp_path) == 1
 
 
 @pytest.mark.parametrize(("key", "other"), [("learner", "protonets"), ("norm", "LN"), ("format", "0")])

@@ -19,7 +19,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command(epilog="Example: tasknorm compare --source folder:my_photos --way 5 --shot 5 --budget 30")
 def compare(
-    learner: Annotated[str, typer.Option(help=f"Learner to train: {', '.join(LEARNERS)}.")] = "protonets",
+    learner: Annotated[str, typer.Option(help=f"Learner to train: {', '.join(LEARNERS)}.")] = "maml",
     source: Annotated[
         str, typer.Option(help="Data set, or folder:PATH with a subfolder of images for each class.")
     ] = "glyphs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from tasknorm.errors import (
     WeightsError,
 )
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 @contextmanager
 def errors() -> Iterator[None]:
@@ -28,14 +31,21 @@ def errors() -> Iterator[None]:
     except BrokenPipeError:  # whoever reads what we print has read enough
         raise typer.Exit(1) from None
     except (DataError, SettingsError, WeightsError, ModuleNotFoundError, OSError) as error:
-        _leave(error, 2)
+        _leave(_in_words(error), 2)
     except (DivergedError, LostProcessError, FailedRunsError) as error:
         _leave(error, 1)
     except StoppedError as error:
         _leave(error, 128 + error.received)
 
 
-def _leave(error: Exception, code: int) -> None:
+def _in_words(error: Exception) -> str:
+    """The message; where the system has no room for a file, the file first and then what to do."""
+    if not isinstance(error, OSError) or error.errno not in FULL or error.filename is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}; free some space there, then give the same command again"
+
+
+def _leave(error: Exception | str, code: int) -> None:
     print(f"tasknorm: {error}", file=sys.stderr)
     raise typer.Exit(code) from None
 

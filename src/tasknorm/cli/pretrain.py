@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command(epilog="Example: tasknorm pretrain --net resnet-small --image-size 28 --epochs 20 --out runs/extractor")
-@with_settings(PretrainSettings.fields())
+@with_settings(PretrainSettings.fields(), PretrainSettings.of({}).values())
 def pretrain(
     out: Annotated[
         Path, typer.Option(help="Folder of the run; its extractor.safetensors is what `train --pretrained` takes.")

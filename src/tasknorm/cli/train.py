@@ -17,7 +17,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command(epilog="Example: tasknorm train --learner maml --norm TaskNorm-I --way 5 --shot 1 --out runs/first")
-@with_settings(Settings.fields())
+@with_settings(Settings.fields(), Settings.of({}).values())
 def train(
     out: Annotated[Path, typer.Option(help="Folder of the run; new or empty.")],
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; flags override it.")] = None,
@@ -27,8 +27,10 @@ def train(
     ] = False,
     **settings: Any,
 ) -> None:
-    """Meta-train a learner and test it. Settings that are left out take the papers' values."""
+    """Meta-train a learner and test it. Settings that are left out take the papers' values.
 
+    The defaults below are those of MAML on glyphs; other learners and data sets take the values of their papers.
+    """
     keep_freed_memory()
     with errors():
         wanted = settled(Settings, given(settings), out, resume, config)

@@ -18,7 +18,7 @@ from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, scaled, 
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.glyphs import Glyphs
-from tasknorm.data.sources.named import SOURCES, opened
+from tasknorm.data.sources.named import SOURCES, found, opened
 from tasknorm.data.sources.source import Source, chosen_split, images_by_class, plain_spec
 from tasknorm.data.spec import Spec, Split
 from tasknorm.data.usable import usable
@@ -50,6 +50,7 @@ __all__ = [
     "damaged_caches",
     "data_folder",
     "fetch",
+    "found",
     "images_by_class",
     "import_source",
     "keep_left_out",

@@ -31,8 +31,8 @@ from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
 from tasknorm.errors import DataError, at, one_line
-from tasknorm.files import atomic_file, open_regular, read_json, write_atomically
-from tasknorm.machine import in_order
+from tasknorm.files import atomic_file, write_atomically
+from tasknorm.machine import in_order, open_regular, read_json
 
 FORMAT = 3  # 1: own photos without anti-aliasing, 16-bit images as white; 2: without checksums
 PIECE = 256  # images that one thread decodes at a time

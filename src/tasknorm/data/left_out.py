@@ -16,7 +16,8 @@ from tasknorm.data.sources.source import Source
 from tasknorm.data.spec import Spec
 from tasknorm.data.usable import Usable
 from tasknorm.errors import DataError, at, one_line, short
-from tasknorm.files import read_json, write_atomically
+from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
 
 @dataclass(frozen=True)

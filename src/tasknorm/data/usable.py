@@ -20,7 +20,8 @@ from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import BulkSource, Source, images_by_class
 from tasknorm.data.spec import Spec
 from tasknorm.errors import DataError, at, one_line
-from tasknorm.files import read_json, write_atomically
+from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
 FORMAT = 2  # 1: without a checksum
 BAD_IMAGES = TypeAdapter(list[BadImage], config=ConfigDict(strict=True))

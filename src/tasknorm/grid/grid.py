@@ -16,6 +16,7 @@ from typing import Protocol
 
 from tasknorm.durations import in_hours
 from tasknorm.errors import SettingsError, StoppedError
+from tasknorm.files import alone
 from tasknorm.grid.estimates import keep_timings, seconds_left, timings
 from tasknorm.grid.grid_run import GridRun
 from tasknorm.grid.local_engine import LocalEngine
@@ -79,7 +80,6 @@ def run_grid(
     _check(runs, folder)
     if engine not in ENGINES:
         raise SettingsError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
-    folder.mkdir(parents=True, exist_ok=True)
     unfinished = [run for run in runs if not run.at(folder).finished()]
     if not unfinished:
         say(f"{folder}: all {len(runs)} runs are finished")
@@ -138,22 +138,6 @@ def _plan(runs: Sequence[GridRun], unfinished: Sequence[GridRun], folder: Path, 
     total = "not known yet" if seconds is None else f"about {in_hours(seconds)}"
     finished = len(runs) - len(unfinished)
     return f"{len(runs)} runs, {finished} of them finished; estimated total: {total}, {processes} at a time"
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Refuse to work in a folder where another grid is at work."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SettingsError(f"{folder}: another grid is at work here; wait for it, or choose another") from None
-        yield
 
 
 @contextmanager

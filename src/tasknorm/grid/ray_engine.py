@@ -10,7 +10,8 @@ from typing import Any
 from tasknorm.grid.grid_run import GridRun
 from tasknorm.machine import cores
 
-RETRIES = 10  # of a run whose worker or machine was lost; it goes on from its checkpoint
+RETRIES = 10  # times that a run is tried again from its checkpoint after its worker or machine was lost
+RESTARTS = 3  # times that a worker tries a run again from its checkpoint after its process was killed
 
 
 class RayEngine:
@@ -81,12 +82,22 @@ class RayEngine:
 
 
 def executed(run: GridRun, grid: Path, threads: int, place: Path, variables: dict[str, str]) -> str | None:
-    """Do one run, on a worker: why it failed, or None."""
+    """Do one run, on a worker: why it failed, or None.
+
+    If its process is killed, as by a machine that is short of memory, it is started again from its checkpoint, at most
+    `RESTARTS` times.
+    """
     os.chdir(place)
     here = run.at(grid)
-    process = here.started(threads, variables)
-    try:
-        return here.failure(process.wait())
-    finally:  # asked to stop
-        process.terminate()
-        process.wait()
+    for _ in range(1 + RESTARTS):
+        process = here.started(threads, variables)
+        try:
+            code = process.wait()
+        finally:  # asked to stop
+            process.terminate()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        if code >= 0:
+            return here.failure(code)
+    return f"{here.failure(code)}\n(after {RESTARTS} more tries from its checkpoint)"

@@ -12,8 +12,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from tasknorm.errors import WeightsError, at, one_line, short
-from tasknorm.files import open_regular, write_atomically
+from tasknorm.files import write_atomically
 from tasknorm.learners.tasks import check_images
+from tasknorm.machine import open_regular
 from tasknorm.norms import Norm
 from tasknorm.phase import target
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from tasknorm.errors import LostProcessError
 
@@ -78,13 +80,24 @@ def connected(device: str) -> Iterator[Processes]:
     rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if device == "cuda":
         torch.cuda.set_device(local)
-    distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+    store = PrefixStore(_attempt(), next(rendezvous("env://"))[0])
+    with _lost():
+        distributed.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=rank, world_size=count)
     try:
         here = Processes(rank, count, local)
         here.same(None)  # nobody begins before everybody is there
         yield here
     finally:
         distributed.destroy_process_group()
+
+
+def _attempt() -> str:
+    """A name for each time that `torchrun --max-restarts` starts the processes.
+
+    It keeps its store from one time to the next. Without a prefix of their own, new processes would find the addresses
+    of the old ones there and wait for them for ever.
+    """
+    return f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
 
 
 def _place() -> torch.device:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tasknorm.durations import in_hours
+from tasknorm.errors import DataError
+from tasknorm.files import atomic_folder, naming, remove_leftovers, sync
 from tasknorm.report import page, render
 from tasknorm.report.claims import claims_table, findings
 from tasknorm.report.drawing import saved
@@ -17,15 +19,26 @@ from tasknorm.report.render import Table, line
 from tasknorm.report.tables import paper_table
 from tasknorm.runs import Record
 
+OWN = ("report.html", "report.md", "claims.md", "tables", "figures")
+
 
 def write_report(records: Sequence[Record], out: Path) -> list[Path]:
-    """Writes report.html, report.md, claims.md, tables/ and figures/; the paths written.
+    """Write report.html, report.md, claims.md, tables/ and figures/ into a folder, all of them or none.
+
+    Args:
+        records: of finished runs.
+        out: the folder; new, empty, or with an earlier report, which is replaced.
+
+    Returns:
+        The paths written.
 
     Raises:
         ValueError: if there is no record.
+        DataError: if the folder holds anything but a report.
     """
     if not records:
         raise ValueError("a report needs the record of at least one finished run, got none")
+    _check_place(out)
     found = findings(records)
     tables = [paper_table(records, name) for name in KINDS if any(entries(records, name).values())]
     pictures = gallery(records)
@@ -40,15 +53,37 @@ def write_report(records: Sequence[Record], out: Path) -> list[Path]:
             Section("Runs", blocks=[runs_table(records)]),
         ],
     )
-    texts = {out / "report.html": page.html(report), out / "report.md": page.markdown(report)}
-    texts[out / "claims.md"] = render.markdown(claims_table(found)) + "\n"
+    texts = {"report.html": page.html(report), "report.md": page.markdown(report)}
+    texts["claims.md"] = render.markdown(claims_table(found)) + "\n"
     for table in tables:
-        texts[out / "tables" / f"{table.name}.md"] = render.markdown(table) + "\n"
-        texts[out / "tables" / f"{table.name}.tex"] = render.latex(table) + "\n"
-    (out / "tables").mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    return [*texts, *(path for picture in pictures for path in saved(picture, out / "figures"))]
+        texts[f"tables/{table.name}.md"] = render.markdown(table) + "\n"
+        texts[f"tables/{table.name}.tex"] = render.latex(table) + "\n"
+    place = out.resolve()  # where a link points to, the folder is
+    with atomic_folder(place, replace=True) as part:
+        (part / "tables").mkdir()
+        for name, text in texts.items():
+            with naming(out / name):
+                (part / name).write_text(text, encoding="utf-8")
+                sync(part / name)
+        with naming(out / "figures"):
+            drawn = [path for picture in pictures for path in saved(picture, part / "figures")]
+            for path in drawn:
+                sync(path)
+    return [*(out / name for name in texts), *(out / path.relative_to(part) for path in drawn)]
+
+
+def _check_place(out: Path) -> None:
+    """Refuse a folder that holds other things, which would be lost with the report that is replaced."""
+    if out.resolve() == Path.cwd():
+        raise DataError(f"{out}: a report cannot replace the folder that you are in; choose another with --out")
+    place = out.resolve()
+    if place.parent.is_dir():
+        remove_leftovers(place.parent, place.name)
+    others = sorted(path.name for path in place.iterdir() if path.name not in OWN) if place.is_dir() else []
+    if others:
+        raise DataError(
+            f"{out}: this folder holds {others[0]!r}, which is no part of a report; choose another with --out"
+        )
 
 
 def runs_table(records: Sequence[Record]) -> Table:

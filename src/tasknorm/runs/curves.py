@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from tasknorm.training import RunFolder
+from tasknorm.training import Line, RunFolder, missing_iterations, read_metrics
 
 POINTS = 200
-Line = dict[str, float]
 
 
 def curves(folder: Path) -> dict[str, Any]:
@@ -19,21 +17,23 @@ def curves(folder: Path) -> dict[str, Any]:
     Returns:
         `seconds` of training, validations included; `seconds_per_iteration`, the median; `contexts`, the mean size of
         a context; `curve` and `validation`, lists of equal length by name. All is 0 or empty where nothing was trained.
+        `missing_iterations` lists those whose lines were lost, if any.
     """
-    path = RunFolder(folder).metrics
-    lines: list[Line] = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = read_metrics(RunFolder(folder).metrics)
     elapsed = 0.0
     for line in lines:
         elapsed += line["seconds"]
         line["elapsed"] = elapsed
     steps = [line for line in lines if "loss" in line]
-    return {
+    lost = missing_iterations(steps, int(lines[-1]["iteration"]) if lines else 0)
+    found = {
         "seconds": elapsed,
         "seconds_per_iteration": median(step["seconds"] for step in steps) if steps else 0.0,
         "contexts": mean(step["context"] for step in steps) if steps else 0.0,
         "curve": _curve(steps),
         "validation": _validation([line for line in lines if "loss" not in line]),
     }
+    return found | ({"missing_iterations": lost} if lost else {})
 
 
 def _curve(steps: list[Line]) -> dict[str, list[float]]:
@@ -62,15 +62,3 @@ def _validation(lines: list[Line]) -> dict[str, Any]:
         "accuracy": accuracy,
     }
     return found | ({"sources": sources} if sources else {})
-
-
-def last_metrics(folder: Path, size: int = 1 << 16) -> list[dict[str, Any]]:
-    """The last whole lines of a run's `metrics.jsonl`."""
-    path = RunFolder(folder).metrics
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        start = max(0, path.stat().st_size - size)
-        file.seek(start)
-        lines = file.read().split(b"\n")
-    return [json.loads(line) for line in lines[1 if start else 0 : -1]]

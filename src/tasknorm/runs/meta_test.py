@@ -18,7 +18,7 @@ from tasknorm.norms import TaskNorm
 from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
 from tasknorm.runs.record import Result
 from tasknorm.settings import Settings, choice_error, read_config
-from tasknorm.training import RunFolder, fitting, label, read_weights
+from tasknorm.training import RunFolder, label, load_into, read_weights
 
 
 def meta_test(
@@ -102,9 +102,7 @@ def loaded(settings: Settings, path: Path, norm: str, processes: Processes | Non
     learner = learner_of(settings, pretrained=False)
     processes = processes or Processes()
     about = label(settings.learner, settings.trained_norm)
-    weights = processes.same(read_weights(path, about) if processes.first else None)
-    with fitting(path):
-        learner.load_state_dict(weights)
+    load_into(learner, processes.same(read_weights(path, about) if processes.first else None), path)
     return as_norm(learner, norm, settings).to(chosen_device(settings.device))
 
 

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any
 
 from tasknorm.data import opened
+from tasknorm.errors import SettingsError
+from tasknorm.files import alone, check_free
 from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
 from tasknorm.settings import PretrainSettings, read_config
@@ -25,9 +27,13 @@ class PretrainingRun(Run[PretrainSettings]):
     name = "pretraining"
 
     def finished(self) -> bool:
-        """Whether the record has all epochs."""
-        record = self.files.pretraining
-        return record.exists() and len(read_config(record)["epochs"]) >= self.settings.epochs
+        """Whether the weights are there, and the record has all epochs; a damaged record is made again."""
+        if not (self.files.pretraining.exists() and self.files.extractor.exists()):
+            return False
+        try:
+            return len(read_config(self.files.pretraining)["epochs"]) >= self.settings.epochs
+        except (SettingsError, KeyError, TypeError):
+            return False
 
     def done(self) -> int:
         """Epochs that it has behind it."""
@@ -35,10 +41,12 @@ class PretrainingRun(Run[PretrainSettings]):
 
     def do(self) -> dict[str, Any]:
         """Pretrain, from the last epoch: the contents of `pretraining.json`."""
+        check_free(self.files.path)
         self.check()
         opened(self.settings.source)  # nothing is written for a source that is not there
-        self.write_config()
-        return pretrain(self.settings, self.files.path, partial(print, file=sys.stderr, flush=True))
+        with alone(self.files.path):
+            self.write_config()
+            return pretrain(self.settings, self.files.path, partial(print, file=sys.stderr, flush=True))
 
     def part(self, share: float) -> PretrainSettings:
         """A pretraining stays whole: the runs that need it need all of it."""

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tasknorm.episode import Targets
 from tasknorm.errors import SettingsError, at, one_line
 from tasknorm.evaluation import Accuracy, Evaluation
-from tasknorm.files import LARGEST_TEXT, parsed_json, read_regular
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
 from tasknorm.settings import Settings, read_config
 from tasknorm.training import RunFolder
@@ -123,12 +123,7 @@ def read_record(folder: Path) -> Record:
     for path in (files.config, files.result):
         if not path.is_file():
             raise SettingsError(f"{at(folder)}: there is no finished training here (no {path.name})")
-    try:
-        text = read_regular(files.result, LARGEST_TEXT)
-        ResultFile.model_validate_json(text)
-        result = parsed_json(text)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{at(files.result)}: damaged ({_first(error)}); {_remedy(files)}") from None
+    result = read_result(files)
     config = read_config(files.config)
     if "learner" not in config:
         raise SettingsError(f"{at(files.config)}: this is no training's config file: it names no learner")
@@ -138,16 +133,30 @@ def read_record(folder: Path) -> Record:
         raise SettingsError(f"{at(files.config)}: {error}") from None
 
 
+def read_result(files: RunFolder) -> dict[str, Any]:
+    """The contents of a run's `result.json`.
+
+    Raises:
+        SettingsError: if it is damaged.
+    """
+    try:
+        text = read_regular(files.result, LARGEST_TEXT)
+        ResultFile.model_validate_json(text)
+        result: dict[str, Any] = parsed_json(text)
+        return result
+    except (OSError, ValueError) as error:
+        raise SettingsError(
+            f"{at(files.result)}: damaged ({_first(error)}); `tasknorm train --out {files.path} --resume` tests the "
+            "run's weights again and writes it anew"
+        ) from None
+
+
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return one_line(str(error))
     first = error.errors()[0]
     place = one_line(".".join(map(str, first["loc"])))[:200]
     return f"{place}: {first['msg']}" if place else str(first["msg"])
-
-
-def _remedy(files: RunFolder) -> str:
-    return f"remove it, and `tasknorm train --out {files.path} --resume` makes it again"
 
 
 def records(*folders: Path) -> list[Record]:

@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tasknorm.errors import SettingsError
-from tasknorm.files import write_atomically
+from tasknorm.files import is_free, write_atomically
+from tasknorm.runs.paths import with_absolute_paths
 from tasknorm.runs.speed import Speed
 from tasknorm.settings import PretrainSettings, Settings, read_config
 from tasknorm.training import RunFolder, last_iteration
@@ -21,14 +23,15 @@ AnySettings = Settings | PretrainSettings
 S = TypeVar("S", Settings, PretrainSettings)
 
 COMMAND = (sys.executable, "-m", "tasknorm.cli.with_parent")
+PATIENCE = 10.0  # seconds until a process that was killed must be gone from a run's folder
 
 
 class Run(ABC, Generic[S]):
     """A training or a pretraining.
 
     Args:
-        settings: of the run.
-        folder: of the run; empty, or with the same run in whatever state.
+        settings: the run's settings; their paths become absolute.
+        folder: the run's folder; empty, or with the same run in whatever state.
 
     Attributes:
         verb: the command that does such a run.
@@ -40,7 +43,7 @@ class Run(ABC, Generic[S]):
     name: ClassVar[str]
 
     def __init__(self, settings: S, folder: Path) -> None:
-        self.settings: S = settings
+        self.settings: S = settings.model_copy(update=_paths(settings))
         self.files = RunFolder(folder)
 
     @abstractmethod
@@ -88,10 +91,12 @@ class Run(ABC, Generic[S]):
             SettingsError: if it holds something else; names the first setting that differs.
         """
         if not self.files.config.exists():
-            if self.files.path.exists() and any(path.name != self.files.log.name for path in self.files.path.iterdir()):
-                raise SettingsError(f"{self.files.path}: this folder has files but no config.json; remove it")
+            if set(self.files.visible()) - {self.files.log}:
+                raise SettingsError(
+                    f"{self.files.path}: this folder has files but no config.json; remove it, or choose another"
+                )
             return
-        recorded = type(self.settings).of(read_config(self.files.config)).values()
+        recorded = with_absolute_paths(type(self.settings).of(read_config(self.files.config)).values())
         for key, value in self.settings.values().items():
             if key not in (*self.settings.machine, self._length) and _comparable(key, value) != _comparable(
                 key, recorded.get(key)
@@ -108,6 +113,9 @@ class Run(ABC, Generic[S]):
             threads: CPU threads of the process.
             variables: of its environment, beside those of this one.
         """
+        end = time.monotonic() + PATIENCE
+        while not is_free(self.files.path) and time.monotonic() < end:
+            time.sleep(0.05)
         if not self.files.config.exists():
             self.write_config()
         longest = max(self.settings.length, last_iteration(self.files.checkpoints))
@@ -133,6 +141,12 @@ class Run(ABC, Generic[S]):
     @property
     def _length(self) -> str:
         return self.settings.length_name
+
+
+def _paths(settings: AnySettings) -> dict[str, Any]:
+    """The settings that hold paths, absolute."""
+    values = settings.values()
+    return {key: value for key, value in with_absolute_paths(values).items() if value != values[key]}
 
 
 def _comparable(key: str, value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tasknorm.errors import SettingsError
 from tasknorm.runs.kinds import RUNS
+from tasknorm.runs.paths import with_absolute_paths
 from tasknorm.runs.run import S
 from tasknorm.settings import parsed, read_config
 from tasknorm.training import RunFolder, last_iteration
@@ -26,7 +27,7 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
     Raises:
         SettingsError: if the folder is in use and is not to be resumed, or the settings contradict the run in it.
     """
-    given = (read_config(config) if config else {}) | dict(given)
+    given = with_absolute_paths((read_config(config) if config else {}) | dict(given))
     files, name = RunFolder(folder), RUNS[kind].name
     if not files.in_use:
         return kind.of(given)
@@ -36,7 +37,7 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
         )
     if not files.config.exists():
         raise SettingsError(f"{folder}: there is no run to resume here (no config.json); choose another folder")
-    recorded = read_config(files.config)
+    recorded = with_absolute_paths(read_config(files.config))
     if kind.length_name not in recorded:
         raise SettingsError(
             f"{folder}: there is no {name} to resume here, but another kind of run; choose another folder"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
@@ -18,23 +19,34 @@ from tasknorm.data import keep_left_out, tell_left_out
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.evaluation import accuracies
-from tasknorm.files import write_atomically
+from tasknorm.files import alone, check_free, write_atomically
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
-from tasknorm.runs.curves import curves, last_metrics
+from tasknorm.runs.curves import curves
 from tasknorm.runs.meta_test import alphas_of, meta_test, validation_tasks
 from tasknorm.runs.parts import as_norm, check_test_tasks, learner_of, left_out, task_of
-from tasknorm.runs.record import read_record, result_text
+from tasknorm.runs.record import read_record, read_result, result_text
 from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
 from tasknorm.settings import Settings, read_config
-from tasknorm.training import label, train, weights_of, write_weights
+from tasknorm.training import (
+    label,
+    last_iteration,
+    last_metrics,
+    load_into,
+    read_weights,
+    train,
+    weights_of,
+    write_weights,
+)
 
 TIMED, TESTED = 4, 3  # iterations and tasks of a run that is only timed
 WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "pretrained", "learning_rate", "checkpoint_every", "validate_every"}
 ALIKE |= {"validation_tasks", "test_tasks", "halve_every", "regulariser"}
+
+Tasks = Callable[[int], Episode]
 
 
 class TrainingRun(Run[Settings]):
@@ -44,8 +56,8 @@ class TrainingRun(Run[Settings]):
     name = "training"
 
     def finished(self) -> bool:
-        """Whether the folder holds the record of so many iterations."""
-        if not self.files.result.exists():
+        """Whether the folder holds the record of so many iterations; a damaged record is made again."""
+        if not self.files.result.exists() or self._damage() is not None:
             return False
         return bool(read_config(self.files.config)["iterations"] >= self.settings.iterations)
 
@@ -53,8 +65,16 @@ class TrainingRun(Run[Settings]):
         """Iterations that it has behind it."""
         if self.finished():
             return self.settings.iterations
-        lines = last_metrics(self.files.path)
+        lines = last_metrics(self.files.metrics)
         return min(self.settings.iterations, int(lines[-1]["iteration"])) if lines else 0
+
+    def _damage(self) -> str | None:
+        """What is wrong with the record, if anything."""
+        try:
+            read_result(self.files)
+        except SettingsError as error:
+            return str(error)
+        return None
 
     def do(self) -> dict[str, Any]:
         """Train, test and record; goes on from the newest checkpoint, and does nothing if the run is finished.
@@ -67,6 +87,8 @@ class TrainingRun(Run[Settings]):
         """
         device = chosen_device(self.settings.device)
         with connected(device.type) as processes:
+            if processes.first:
+                check_free(self.files.path)
             if processes.same(self.finished() if processes.first else None):
                 result = read_record(self.files.path).result
                 print(f"{self.files.path}: finished already", file=sys.stderr)
@@ -87,14 +109,29 @@ class TrainingRun(Run[Settings]):
                 "name some in its splits file"
             )
         check_test_tasks(settings)
+        with alone(files.path) if processes.first else nullcontext():
+            return self._trained_and_tested(processes, learner, tasks, valid_tasks)
+
+    def _trained_and_tested(
+        self, processes: Processes, learner: Learner, tasks: Tasks, valid_tasks: Mapping[str, Tasks]
+    ) -> dict[str, Any]:
+        """Write the run's folder: config, checkpoints, weights and record."""
+        settings, files = self.settings, self.files
         if processes.first:
+            if files.result.exists() and (damage := self._damage()):
+                print(f"{damage.split(';')[0]}; testing the run's weights again", file=sys.stderr)
             files.result.unlink(missing_ok=True)  # of fewer iterations
             self.write_config()
             if settings.skip_bad:
                 keep_left_out(left_out(settings), files.left_out)
                 tell_left_out(left_out(settings))
         validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
-        threads = train(learner, settings, tasks, validate, files.path, processes)
+        if processes.same(self._has_only_its_weights() if processes.first else None):
+            weights = read_weights(files.final, label(settings.learner, settings.trained_norm))
+            load_into(learner, weights, files.final)
+            threads = [torch.get_num_threads()]
+        else:
+            threads = train(learner, settings, tasks, validate, files.path, processes)
         if processes.first:
             write_weights(files.final, weights_of(learner), label(settings.learner, settings.trained_norm))
         result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": threads}
@@ -106,10 +143,16 @@ class TrainingRun(Run[Settings]):
             write_atomically(files.result, result_text(result))
         return result
 
+    def _has_only_its_weights(self) -> bool:
+        """Whether the training is done, and its checkpoints were removed."""
+        lines = last_metrics(self.files.metrics)
+        done = bool(lines) and lines[-1]["iteration"] >= self.settings.iterations
+        return done and self.files.final.exists() and not last_iteration(self.files.checkpoints)
+
     def speed(self) -> Speed | None:
         """From its metrics and, if it is finished, its record."""
-        steps = [line["seconds"] for line in last_metrics(self.files.path) if "seconds" in line]
-        result = json.loads(self.files.result.read_bytes()) if self.files.result.exists() else {}
+        steps = [line["seconds"] for line in last_metrics(self.files.metrics)]
+        result = read_result(self.files) if self.files.result.exists() and self._damage() is None else {}
         iteration = result.get("seconds_per_iteration") or (median(steps) if len(steps) >= TIMED else None)
         if iteration is None:
             return None
@@ -150,7 +193,7 @@ class TrainingRun(Run[Settings]):
 
 
 def validation(
-    learner: Learner, settings: Settings, episodes: Mapping[str, Callable[[int], Episode]], processes: Processes
+    learner: Learner, settings: Settings, episodes: Mapping[str, Tasks], processes: Processes
 ) -> dict[str, dict[str, float]]:
     """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
     found: dict[str, dict[str, float]] = {}

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from tasknorm.errors import SettingsError, at, one_line, short
-from tasknorm.files import LARGEST_TEXT, parsed_json, read_regular
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 
 
 def about(text: str, **bounds: Any) -> Any:

@@ -3,17 +3,22 @@
 from tasknorm.training.checkpoint import last_iteration
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.loop import train
+from tasknorm.training.metrics import Line, last_metrics, missing_iterations, read_metrics
 from tasknorm.training.pretraining import load_pretrained, pretrain
 from tasknorm.training.recomputation import recompute
-from tasknorm.training.weights import fitting, label, read_weights, weights_of, write_weights
+from tasknorm.training.weights import label, load_into, read_weights, weights_of, write_weights
 
 __all__ = [
+    "Line",
     "RunFolder",
-    "fitting",
     "label",
     "last_iteration",
+    "last_metrics",
+    "load_into",
     "load_pretrained",
+    "missing_iterations",
     "pretrain",
+    "read_metrics",
     "read_weights",
     "recompute",
     "train",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import pickle
 import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import safetensors.torch
@@ -23,18 +22,28 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tasknorm.errors import at, one_line
-from tasknorm.files import LARGEST_TEXT, atomic_folder, parsed_json, read_regular
+from tasknorm.errors import WeightsError, at, one_line
+from tasknorm.files import atomic_folder, naming, sync
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.training.weights import check_label
 
 KEPT = 2
 WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
-LARGEST = 1 << 36  # bytes of a file
-# What safetensors and torch.load raise on files that are not theirs.
-DAMAGED = (
-    *(SafetensorError, pickle.UnpicklingError, RuntimeError, LookupError, ValueError, TypeError, EOFError),
-    *(AttributeError, AssertionError, ArithmeticError, OSError),
+# What reading a damaged checkpoint raises; ValueError also for text that is no JSON.
+DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    OSError,
+    EOFError,
+    RuntimeError,
+    UnpicklingError,
+    SafetensorError,
+    AssertionError,
+    ArithmeticError,
 )
+LARGEST = 1 << 36  # bytes of a file
 
 
 class Index(BaseModel):
@@ -73,18 +82,18 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, about: Mapping[str, s
     torch.save(checkpoint.state, state)
     files = {WEIGHTS: safetensors.torch.save(checkpoint.weights), STATE: state.getvalue()}
     index = dict(about) | {"iteration": checkpoint.iteration, "sha256": {k: _checksum(v) for k, v in files.items()}}
-    if place.exists():  # damaged, or training would have begun from it
-        shutil.rmtree(place)
-    with atomic_folder(place) as part:
+    with atomic_folder(place, replace=True) as part:  # one that is there is damaged, or training would begin from it
         for name, content in (files | {INDEX: json.dumps(index, indent=2).encode()}).items():
-            _write_through(part / name, content)
+            with naming(place / name):
+                (part / name).write_bytes(content)
+                sync(part / name)
     for old in _places(folder)[KEPT:]:
         shutil.rmtree(old)
     return place
 
 
 def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str], object]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there is none.
+    """The newest checkpoint that is whole; None if there never was one.
 
     Args:
         folder: of checkpoints.
@@ -92,28 +101,35 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
         say: is told of each damaged one.
 
     Raises:
-        WeightsError: if it is of another learner, norm or version.
+        WeightsError: if all are damaged, or the newest is of another learner, norm or version.
     """
+    damaged: list[str] = []
     for place in _places(folder):
         try:
-            index = Index.model_validate(parsed_json(read_regular(place / INDEX, LARGEST_TEXT)))
-            weights, state = (_whole(place / name, index.sha256[name]) for name in (WEIGHTS, STATE))
-        except (ValueError, KeyError, OSError) as error:
-            say(f"{at(place)}: damaged ({one_line(str(error))}); falling back to the checkpoint before it")
+            index, checkpoint = _read(place)
+        except DAMAGE as error:
+            damaged.append(f"{at(place)} ({one_line(str(error))[:300] or type(error).__name__})")
             continue
-        check_label(place, index.model_dump(), about)
-        try:
-            return Checkpoint(index.iteration, safetensors.torch.load(weights), _state(state))
-        except DAMAGED as error:
-            say(f"{at(place)}: damaged ({one_line(str(error))}); falling back to the checkpoint before it")
+        check_label(place, index, about)
+        if damaged:
+            say(f"damaged: {', '.join(damaged)}; continuing from the checkpoint before, {at(place)}")
+        return checkpoint
+    if damaged:
+        raise WeightsError(
+            f"all checkpoints are damaged: {', '.join(damaged)}; restore one of them, or start again from the "
+            f"beginning: remove {at(folder)}, or choose another folder with --out"
+        )
     return None
 
 
-def _state(content: bytes) -> dict[str, Any]:
+def _read(place: Path) -> tuple[dict[str, Any], Checkpoint]:
+    """What a checkpoint says of itself, and the checkpoint."""
+    index = Index.model_validate(parsed_json(read_regular(place / INDEX, LARGEST_TEXT)))
+    weights, content = (_whole(place / name, index.sha256[name]) for name in (WEIGHTS, STATE))
     state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     if not isinstance(state, dict):
         raise ValueError(f"{STATE} holds a {type(state).__name__}, not a dict")
-    return state
+    return index.model_dump(), Checkpoint(index.iteration, safetensors.torch.load(weights), state)
 
 
 def last_iteration(folder: Path) -> int:
@@ -138,10 +154,3 @@ def _whole(path: Path, checksum: str) -> bytes:
     if _checksum(content) != checksum:
         raise ValueError(f"{path.name} does not have its checksum")
     return content
-
-
-def _write_through(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

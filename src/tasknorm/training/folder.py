@@ -73,4 +73,8 @@ class RunFolder:
     @property
     def in_use(self) -> bool:
         """Whether the folder holds anything; hidden files do not count."""
-        return self.path.exists() and any(not path.name.startswith(".") for path in self.path.iterdir())
+        return bool(self.visible())
+
+    def visible(self) -> list[Path]:
+        """What the folder holds, without hidden files; nothing if it does not exist."""
+        return [path for path in self.path.iterdir() if not path.name.startswith(".")] if self.path.exists() else []

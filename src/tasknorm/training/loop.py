@@ -23,7 +23,7 @@ from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_ch
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.watch import Watch
-from tasknorm.training.weights import fitting, label, weights_of, write_weights
+from tasknorm.training.weights import label, load_into, weights_of, write_weights
 
 Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
@@ -111,6 +111,7 @@ def train(
             if settings.validate_every and (last or iteration % settings.validate_every == 0):
                 validated(iteration)
             if (last or step.stop or iteration % settings.checkpoint_every == 0) and processes.first:
+                watch.sync()
                 state = _state(optimizer, best, threads)
                 write_checkpoint(files.checkpoints, Checkpoint(iteration, weights_of(learner), state), about)
             if step.stop and not last:
@@ -154,12 +155,11 @@ def _resume(
     now = torch.get_num_threads()
     if checkpoint is None:
         return 0, {}, [now]
-    with fitting(files.checkpoints / f"{checkpoint.iteration:08d}"):
-        learner.load_state_dict(checkpoint.weights)
-        optimizer.load_state_dict(checkpoint.state["optimizer"])
-        torch.set_rng_state(checkpoint.state["random"]["torch"])
-        if torch.cuda.is_available():
-            torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
+    load_into(learner, checkpoint.weights, files.checkpoints)
+    optimizer.load_state_dict(checkpoint.state["optimizer"])
+    torch.set_rng_state(checkpoint.state["random"]["torch"])
+    if torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(checkpoint.state["random"]["cuda"])
     threads: list[int] = checkpoint.state.get("threads", [now])
     if threads[-1] != now:
         threads = [*threads, now]

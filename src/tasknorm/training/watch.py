@@ -1,8 +1,8 @@
-"""What a person sees of a training, and what stays of it: a progress bar, `metrics.jsonl`, TensorBoard."""
+"""What a training shows and records of each iteration: a progress bar, `metrics.jsonl`, TensorBoard."""
 
 from __future__ import annotations
 
-import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -12,20 +12,24 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tasknorm.files import write_atomically
+from tasknorm.files import naming, write_atomically
 from tasknorm.training.folder import RunFolder
+from tasknorm.training.metrics import as_text, missing_iterations, read_metrics
 
 
 class Watch:
     """Records each iteration, and shows a bar if standard error is a terminal.
 
     Args:
-        folder: where `metrics.jsonl` is; lines after `start` are dropped, since training goes on from there.
-        start: iterations done already.
-        iterations: of the whole run.
-        meta_batch: tasks of each.
-        tensorboard: also write TensorBoard's events, below `folder/tensorboard`.
+        folder: the folder of `metrics.jsonl`. Lines after `start` are dropped, since training goes on from there.
+        start: the number of iterations that are done already.
+        iterations: the number of iterations of the whole run.
+        meta_batch: the number of tasks of each iteration.
+        tensorboard: also write TensorBoard's events, to `folder/tensorboard`.
         quiet: do nothing at all.
+
+    Raises:
+        DataError: if a line of `metrics.jsonl` is damaged.
     """
 
     def __init__(
@@ -48,8 +52,9 @@ class Watch:
             return
         files = RunFolder(folder)
         self._board = _board(files.tensorboard, start) if tensorboard else None
-        _keep_until(files.metrics, start)
-        self._file = files.metrics.open("a", buffering=1)
+        self._path = files.metrics
+        self._keep_until(start)
+        self._file = self._path.open("a", buffering=1)
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -85,30 +90,39 @@ class Watch:
         if not self.quiet:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def sync(self) -> None:
+        """Wait until all lines are on the disk, so that no checkpoint is ahead of them."""
+        if not self.quiet:
+            with naming(self._path):
+                os.fsync(self._file.fileno())
+
+    def _keep_until(self, iteration: int) -> None:
+        """Drop the lines of later iterations, and say what is dropped or missing."""
+        lines = read_metrics(self._path)
+        kept = [line for line in lines if line["iteration"] <= iteration]
+        if dropped := len(lines) - len(kept):
+            self.say(f"{self._path}: dropping {dropped} lines of iterations after {iteration}, which are done again")
+        if missing := missing_iterations(kept, iteration):
+            self.say(
+                f"{self._path}: {len(missing)} of the iterations from 1 to {iteration} are missing, the first being "
+                f"{missing[0]}; the run's curves and times will lack them"
+            )
+        if self._path.exists():
+            write_atomically(self._path, as_text(kept).encode())
+
     def _seconds(self) -> float:
-        """Since this was last asked: those of all lines add up to the time of training."""
+        """Seconds since this was last asked; those of all lines add up to the time of training."""
         before, self._last = self._last, time.monotonic()
         return self._last - before
 
     def _write(self, iteration: int, **values: float) -> None:
         if self.quiet:
             return
-        self._file.write(json.dumps({"iteration": iteration} | values) + "\n")
+        with naming(self._path):
+            self._file.write(as_text([{"iteration": iteration} | values]))
         if self._board is not None:
             for name, value in values.items():
                 self._board.add_scalar(name, value, iteration)
-
-
-def _keep_until(path: Path, iteration: int) -> None:
-    """Drop the lines of later iterations, and one that was not written to its end."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text().splitlines(keepends=True):
-        if not line.endswith("\n") or json.loads(line)["iteration"] > iteration:
-            break
-        kept.append(line)
-    write_atomically(path, "".join(kept).encode())
 
 
 def _board(folder: Path, start: int) -> Any:

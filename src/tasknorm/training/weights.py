@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from tasknorm.errors import WeightsError, at, one_line, short
-from tasknorm.files import open_regular, parsed_json, write_atomically
+from tasknorm.files import write_atomically
+from tasknorm.machine import open_regular, parsed_json
 
 FORMAT = "1"  # of weights and checkpoints; changes when older readers would misread them
 
@@ -63,6 +63,21 @@ def _label(path: Path, metadata: Mapping[str, str]) -> Any:
         ) from None
 
 
+def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Give a model its weights.
+
+    Raises:
+        WeightsError: if they are not of this model; names the first that does not fit, and the file.
+    """
+    try:
+        model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        first = one_line(str(error).splitlines()[1].strip())[:300]
+        raise WeightsError(
+            f"{at(path)}: these weights are not of the net in config.json: {first}; restore the file, or train again"
+        ) from None
+
+
 def check_label(path: Path, found: Any, about: Mapping[str, str]) -> None:
     """Raise if a file is of another learner, norm or format than `about` says."""
     if not isinstance(found, dict):
@@ -75,17 +90,3 @@ def check_label(path: Path, found: Any, about: Mapping[str, str]) -> None:
                 f"{short(found.get('tasknorm', 'unknown'))}); use the {'version' if key == 'format' else key} that "
                 "wrote it"
             )
-
-
-@contextmanager
-def fitting(path: Path) -> Iterator[None]:
-    """Turns what torch says of a state that does not fit into a message that names its file.
-
-    Raises:
-        WeightsError: if what is loaded inside the block has other names, shapes or types than the run's settings make.
-    """
-    try:
-        yield
-    except (RuntimeError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        why = one_line(" ".join(str(error).split()))[:300]
-        raise WeightsError(f"{at(path)}: this does not fit the run's settings ({why}); restore it") from None

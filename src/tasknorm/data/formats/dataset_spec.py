@@ -15,7 +15,8 @@ from typing import Any
 from tasknorm.data.formats.graph import dag_split
 from tasknorm.data.spec import SPLITS, Spec, Split
 from tasknorm.errors import DataError, at, short
-from tasknorm.files import read_json, write_atomically
+from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
 FILE_NAME = "dataset_spec.json"
 FILE_PATTERN = "{}.tfrecords"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasknorm.errors import DataError, at
-from tasknorm.files import open_regular
+from tasknorm.machine import open_regular
 
 UNSIGNED_BYTE = 0x08
 MOST_DIMENSIONS = 8

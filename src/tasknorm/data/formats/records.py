@@ -22,7 +22,8 @@ from tasknorm.data.formats.example import decode_example, encode_example
 from tasknorm.data.spec import SPLITS, Spec, Split, renumbered
 from tasknorm.data.stream import Integers
 from tasknorm.errors import DataError, at, short
-from tasknorm.files import atomic_file, atomic_folder, open_regular
+from tasknorm.files import atomic_file, atomic_folder
+from tasknorm.machine import open_regular
 
 HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")

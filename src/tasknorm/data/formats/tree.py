@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from tasknorm.errors import DataError, at, one_line, short
-from tasknorm.files import open_regular, read_regular
+from tasknorm.machine import open_regular, read_regular
 
 LARGEST = 1 << 28  # bytes of a file; Quick Draw's largest class has 267 million
 MAX_EXPANSION = 100

@@ -22,7 +22,7 @@ from tasknorm.data.formats.tree import Tree, stamp
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.source import Source, plain_spec
 from tasknorm.errors import DataError, at, one_line, short
-from tasknorm.files import open_regular
+from tasknorm.machine import open_regular
 
 PIXELS = 3 * 32 * 32
 LARGEST = 1 << 28  # bytes of an archive, unzipped; the official ones have 184 million

@@ -12,7 +12,7 @@ from tasknorm.data.sources.image_files import ImageFiles
 from tasknorm.data.sources.source import own_images, plain_spec, shuffled
 from tasknorm.data.spec import SPLITS
 from tasknorm.errors import DataError, at, short
-from tasknorm.files import read_json
+from tasknorm.machine import read_json
 
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif", ".tiff"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
@@ -59,9 +60,11 @@ def opened(source: str | Path | Source, root: Path | None = None) -> Source:
         return open_at(path, source, root)
     if Path(source).exists():
         return open_at(Path(source), Path(source).stem, Path(source).parent)
+    near = get_close_matches(str(source), ["glyphs", *present(root)], 1) or get_close_matches(str(source), SOURCES, 1)
+    hint = f"did you mean {near[0]!r}? Otherwise" if near else "correct it, or"
     raise DataError(
         f"{at(source)}: there is no data set or path of this name; known: glyphs, and in {at(root)} "
-        f"{at(', '.join(present(root))) or 'nothing'}; correct it, or see `tasknorm data list` for how to get it"
+        f"{at(', '.join(present(root))) or 'nothing'}; {hint} see `tasknorm data list` for how to get it"
     )
 
 

@@ -1,0 +1,75 @@
+"""`metrics.jsonl`: a line of JSON for each iteration and each validation of a training."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tasknorm.errors import DataError
+
+Line = dict[str, float]
+EVERY = {"iteration", "seconds"}  # what each line has
+STEP = EVERY | {"loss", "accuracy", "learning_rate", "context"}  # what the line of an iteration has
+
+
+def read_metrics(path: Path) -> list[Line]:
+    """All whole lines; none if there is no file. A last line without its end is left out: its writer was killed.
+
+    Raises:
+        DataError: names the first line that is damaged.
+    """
+    if not path.exists():
+        return []
+    *whole, _ = path.read_bytes().split(b"\n")
+    return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+
+
+def last_metrics(path: Path, size: int = 1 << 16) -> list[Line]:
+    """The last whole lines that can be read, for a look from outside; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - size)
+        file.seek(start)
+        lines = file.read().split(b"\n")[1 if start else 0 : -1]
+    found = []
+    for line in lines:
+        try:
+            found.append(_parsed(line, str(path)))
+        except DataError:
+            continue  # the run itself refuses it
+    return found
+
+
+def missing_iterations(lines: Iterable[Line], last: int) -> list[int]:
+    """The iterations from 1 to `last` that have no line."""
+    return sorted(set(range(1, last + 1)) - {int(line["iteration"]) for line in lines if "loss" in line})
+
+
+def as_text(lines: Iterable[Line]) -> str:
+    """Lines as the file holds them."""
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def _parsed(line: bytes, place: str) -> Line:
+    try:
+        values: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict) or not all(map(_is_number, values.values())):
+        raise _damaged(place, "numbers by name, as JSON", line)
+    if missing := (STEP if "loss" in values else EVERY) - set(values):
+        raise _damaged(place, f"a value for {', '.join(sorted(missing))}", line)
+    return values
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _damaged(place: str, wanted: str, line: bytes) -> DataError:
+    start = line[:40].decode(errors="replace") + ("..." if len(line) > 40 else "")
+    return DataError(f"{place}: damaged; it must hold {wanted}, got {start!r}; restore the file, or remove this line")
