@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
+SHORT = 80
+
+
+def at(file: object, place: str = "") -> str:
+    """How messages call a file and a place in it, on one line: what does not print is escaped.
+
+    Errors about files read `{at(file, place)}: the rule, what was received; what to do`.
+
+    >>> at("photos/cat\\n.csv", "line 3")
+    'photos/cat\\\\n.csv, line 3'
+    """
+    return one_line(f"{file}, {place}" if place else str(file))
+
+
+def one_line(text: str) -> str:
+    """A text with what does not print escaped."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def short(value: object) -> str:
+    """The `repr` of a value from a file, cut where a reader would stop reading.
+
+    >>> short("x" * 1000)[-6:], short(7)
+    ('xxx...', '7')
+    """
+    text = one_line(repr(value))
+    return text if len(text) <= SHORT else text[: SHORT - 3] + "..."
+
 
 class DataError(ValueError):
     """A file, a data set or what was asked of it is wrong; the message names it, and says what to do."""

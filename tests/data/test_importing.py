@@ -62,7 +62,7 @@ def test_imports_known_data_sets_as_what_they_are(tmp_path):
 
 @pytest.mark.parametrize("name", ["a/b", "..", "", "glyphs", "records"])
 def test_refuses_names_that_are_none(pets, tmp_path, name):
-    with pytest.raises(DataError, match="a name is letters"):
+    with pytest.raises(DataError, match="a name may hold letters"):
         import_source(pets, name, tmp_path / "root")
 
 
@@ -70,10 +70,10 @@ def test_a_taken_name_or_a_bad_data_set_leaves_nothing_behind(pets, tmp_path):
     root = tmp_path / "root"
     import_source(pets, "animals", root)
     before = sorted(root.rglob("*"))
-    with pytest.raises(DataError, match="'animals' is taken; remove that"):
+    with pytest.raises(DataError, match="'animals' is taken by this data set; remove it"):
         import_source(pets, "animals", root)
     (tmp_path / "s.json").write_text('{"animals": {"train": []}}')
-    with pytest.raises(DataError, match="got no 'plants'"):
+    with pytest.raises(DataError, match="no splits of 'plants'"):
         import_source(pets, "plants", root, tmp_path / "s.json")
     with pytest.raises(DataError, match="has its own splits"):
         import_source(pets, "omniglot", root, tmp_path / "s.json")

@@ -38,9 +38,9 @@ NO_IMAGES = {
 BAD = {
     "empty.jpg": (b"", "the file is empty"),
     "text.jpg": (b"<html>404 not found</html>", "they begin with b'<html>40'"),
-    "cut.png": (PNG[:100], "do not decode"),
+    "cut.png": (PNG[:100], "does not decode"),
     "phone.HEIC": (struct.pack(">I", 24) + b"ftypheic" + bytes(99), "convert it to JPEG first"),
-    "bad\nname.gif": (b"GIF89a", "do not decode"),
+    "bad\nname.gif": (b"GIF89a", "does not decode"),
 }
 
 
@@ -129,7 +129,7 @@ def test_names_that_are_no_utf_8(tmp_path):
             file.write(PNG if i else b"")
     source = Folder(tmp_path / "photos")
     (bad,) = bad_images(source)
-    assert r"caf\udce9A/\udcff\udcfe.png: an image is" in bad.why
+    assert r"caf\udce9A/\udcff\udcfe.png: the image does not decode" in bad.why
     bad.why.encode()  # it prints
     left = usable(source, tmp_path / "cache")
     cached = Cached(left, 8, folder=tmp_path / "cache")

@@ -9,15 +9,15 @@ from tasknorm.errors import DataError
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"classes": (0, 1), "images": (20,)}, "2 classes and 1 numbers"),
+        ({"classes": (0, 1), "images": (20,)}, "1 numbers for 2 classes"),
         ({"classes": (0, 0), "images": (20, 20)}, "each class once, got 0 twice"),
-        ({"classes": (0,), "images": (-1,)}, "got -1 for class 0"),
-        ({"classes": (0,), "images": (1,), "groups": ((0,),)}, "plain split has no groups"),
+        ({"classes": (0,), "images": (-1,)}, "got -1 \\(class 0\\)"),
+        ({"classes": (0,), "images": (1,), "groups": ((0,),)}, "plain split cannot have groups"),
         ({"classes": (7,), "images": (1,), "groups": ((7,),), "kind": "dag"}, "not class ids"),
         ({"classes": (0,), "images": (1,), "groups": ((0,), (0,)), "kind": "bilevel"}, "one alphabet"),
         ({"classes": (0,), "images": (1,), "groups": ((0, 0),), "kind": "dag"}, "each class once"),
         ({"classes": (0,), "images": (1,), "kind": "tree"}, "got 'tree'"),
-        ({"classes": (0,), "images": (1,), "kind": "dag", "group_names": ("a",)}, "0 groups and 1 names"),
+        ({"classes": (0,), "images": (1,), "kind": "dag", "group_names": ("a",)}, "1 names for 0 groups"),
     ],
 )
 def test_split_that_contradicts_itself(arguments, message):

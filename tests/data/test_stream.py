@@ -29,7 +29,7 @@ def test_purposes_and_indices_are_independent(seed, index, purpose):
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
 def test_seed_has_64_bits(seed):
-    with pytest.raises(ValueError, match="seed is a whole number"):
+    with pytest.raises(ValueError, match="seed must be a whole number"):
         Stream(seed, 0)
 
 

@@ -57,7 +57,7 @@ def test_a_bad_image_stops_a_run_by_its_name_with_the_flag(photos, tmp_path):
     mend(photos)
     result = run("train", *flags(settings(photos)), "--out", tmp_path / "run")
     assert result.exit_code == 2
-    assert "pet03/2.png: an image is one of" in result.stderr
+    assert "pet03/2.png: the image does not decode" in result.stderr
     assert result.stderr.endswith("or leave out all images that cannot be read: --skip-bad\n")
 
 
@@ -76,7 +76,7 @@ def test_they_are_left_out_listed_and_recorded(photos, tmp_path):
     result = run("train", *flags(settings(photos, skip_bad=True)), "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert "left out: 1 image and 1 class\n" in result.stderr
-    assert f"left out: {photos}/pet03/2.png: an image is" in result.stderr
+    assert f"left out: {photos}/pet03/2.png: the image does not decode" in result.stderr
     assert "left out: photos: class 'pet04' of the train split has 1 image" in result.stderr
     recorded = json.loads((tmp_path / "run" / "result.json").read_text())["left_out"]
     assert [(row["class_name"], row["image"]) for row in recorded] == [("pet03", 2), ("pet04", None)]

@@ -70,8 +70,8 @@ def import_(
 
 @app.command(epilog="Example: tasknorm data check omniglot")
 def check(name: Name) -> None:
-    """Decode every image; name each bad file. Exit code 1 if there are any."""
-    from tasknorm.data import bad_images, images_by_class, opened
+    """Decode every image and verify its caches; name each bad file. Exit code 1 if there are any."""
+    from tasknorm.data import bad_images, damaged_caches, images_by_class, opened
 
     bad = 0
     with errors():
@@ -79,8 +79,12 @@ def check(name: Name) -> None:
         for image in bad_images(source):
             print(image.why, file=sys.stderr)
             bad += 1
-    print(f"{name}: {sum(images_by_class(source.spec))} images read, {bad} bad")
-    if bad:
+        damaged = list(damaged_caches(source))
+    for why in damaged:
+        print(why, file=sys.stderr)
+    caches = f", {len(damaged)} damaged caches" if damaged else ""
+    print(f"{name}: {sum(images_by_class(source.spec))} images read, {bad} bad{caches}")
+    if bad or damaged:
         raise typer.Exit(1)
 
 

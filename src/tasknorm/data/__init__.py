@@ -1,6 +1,6 @@
 """Sources of images (`sources`, read by `formats`), and the episodes drawn from them (`sampling`)."""
 
-from tasknorm.data.cache import Cached
+from tasknorm.data.cache import Cached, damaged_caches
 from tasknorm.data.check import bad_images
 from tasknorm.data.contact_sheet import sheet
 from tasknorm.data.direct import Direct
@@ -47,6 +47,7 @@ __all__ = [
     "bad_images",
     "bilinear",
     "chosen_split",
+    "damaged_caches",
     "data_folder",
     "fetch",
     "found",

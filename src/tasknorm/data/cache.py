@@ -1,35 +1,66 @@
 """A source's images at one size, decoded once: a uint8 `.npy` file that all processes map, and a JSON index.
 
 The index names its `.npy` file and is replaced last, in one step: whoever reads it finds the old cache or the
-new one, whole, whatever happened while it was made.
+new one, whole, whatever happened while it was made. It also holds a checksum of each MiB of images: some are verified
+whenever the cache is opened, all by `tasknorm data check`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
+import random
 import re
 import sys
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasknorm.data.check import bad_images_can_be_skipped
+from tasknorm.data.formats.npy import START, npy_header
 from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line
 from tasknorm.files import atomic_file, write_atomically
-from tasknorm.machine import in_order
+from tasknorm.machine import in_order, open_regular, read_json
 
-FORMAT = 2  # 1: own photos without anti-aliasing, 16-bit images as white
+FORMAT = 3  # 1: own photos without anti-aliasing, 16-bit images as white; 2: without checksums
 PIECE = 256  # images that one thread decodes at a time
+BLOCK = 1 << 20  # bytes under one checksum
+SAMPLED = 8  # blocks verified when a cache is opened
+
+
+class Index(BaseModel):
+    """What the JSON file beside the images holds."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    format: int
+    size: int
+    fingerprint: str
+    spec: str
+    images: str
+    shape: list[int]
+    checksums: list[int]
+
+
+class Wanted(NamedTuple):
+    """What an index must say if its cache is up to date."""
+
+    format: int
+    size: int
+    fingerprint: str
+    spec: str
 
 
 class Cached:
@@ -39,7 +70,7 @@ class Cached:
         source: where the images come from.
         size: height and width.
         channels: 3 repeats a grey image's channel; the source's own number if left out.
-        folder: of caches.
+        folder: the folder of caches; the platform's usual one if left out.
 
     Raises:
         DataError: if an image is bad, or the disk is full; a cache that was there before stays whole.
@@ -68,19 +99,14 @@ def with_channels(images: Pixels, channels: int) -> Pixels:
     if images.shape[1] == channels:
         return images
     if images.shape[1] != 1:
-        raise DataError(f"colour images keep their 3 channels, got channels={channels}; leave it out")
+        raise DataError(f"colour images have 3 channels, got channels={channels}; leave it out")
     return np.repeat(images, channels, axis=1)
 
 
 def _opened(source: Source, size: int, folder: Path) -> Pixels:
-    wanted = {
-        "format": FORMAT,
-        "size": size,
-        "fingerprint": source.fingerprint(),
-        "spec": digest(source.spec),
-    }
     if not any(images_by_class(source.spec)):
-        raise DataError(f"{source.spec.name}: a source to cache has images, got none; check its files")
+        raise DataError(f"{one_line(source.spec.name)}: there are no images to cache; check its files")
+    wanted = Wanted(FORMAT, size, source.fingerprint(), digest(source.spec))
     index = folder / f"{cache_name(source, f'{size}px')}.json"
     if (pixels := _whole(index, wanted)) is not None:
         return pixels
@@ -92,34 +118,94 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
                 pixels = _whole(index, wanted)
     except OSError as error:
         raise DataError(
-            f"{folder}: the cache of {source.spec.name} could not be written there ({error}); free space, "
-            "or set TASKNORM_CACHE to another folder"
+            f"{at(folder)}: the cache of {one_line(source.spec.name)} could not be written there ({error}); free "
+            "space, or set TASKNORM_CACHE to another folder"
         ) from error
     if pixels is None:
-        raise DataError(f"{index}: a cache stays as it was written, got another one; let nothing else write there")
+        raise DataError(
+            f"{at(index)}: the cache changed while it was being read; is another process writing to it? Run the "
+            "command again"
+        )
     return pixels
 
 
-def _whole(index: Path, wanted: dict[str, Any]) -> Pixels | None:
-    """The images, if the cache is there, up to date and complete."""
+def _whole(index: Path, wanted: Wanted) -> Pixels | None:
+    """The images, if the cache is there, up to date, complete, and has its checksums where some are verified."""
     try:
-        found = json.loads(index.read_text())
-        if {key: found[key] for key in wanted} != wanted:
+        found = _read_index(index)
+        if (found.format, found.size, found.fingerprint, found.spec) != wanted:
             return None
-        pixels: Pixels = np.load(index.parent / found["images"], mmap_mode="r")
-    except (OSError, ValueError, KeyError, TypeError):
+        with _mapped(index.parent / found.images, found) as pixels:
+            blocks = range(len(found.checksums))
+            chosen = blocks if len(blocks) <= SAMPLED else random.sample(blocks, SAMPLED)
+            return None if _damaged(pixels, found, chosen) else pixels
+    except (OSError, ValueError):
         return None
-    return pixels if list(pixels.shape) == found["shape"] and pixels.dtype == np.uint8 else None
 
 
-def _write(source: Source, size: int, index: Path, wanted: dict[str, Any]) -> None:
+def _read_index(index: Path) -> Index:
+    content = read_json(index, DataError, "remove the file, and the cache is made anew")
+    try:
+        found = Index.model_validate(content)
+    except ValidationError as error:
+        raise DataError(f"{at(index)}: {one_line(str(error))}; remove the file, and the cache is made anew") from None
+    if Path(found.images).name != found.images or not found.images.endswith(".npy"):
+        raise DataError(f"{at(index)}: the images must lie beside it; remove the file, and the cache is made anew")
+    return found
+
+
+@contextmanager
+def _mapped(path: Path, index: Index) -> Iterator[Pixels]:
+    """The images of a cache, whose shape and size are those of its index."""
+    with open_regular(path) as file:
+        shape, begin = npy_header(file.read(START), size := os.fstat(file.fileno()).st_size)
+        if list(shape) != index.shape or len(index.checksums) != -(-(size - begin) // BLOCK):
+            raise ValueError(f"an array of shape {shape}")
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        yield np.frombuffer(content, np.uint8, offset=begin).reshape(shape)
+
+
+def _damaged(pixels: Pixels, index: Index, blocks: Iterable[int]) -> list[int]:
+    """Those of some blocks that do not have their checksum."""
+    flat = pixels.reshape(-1)
+    return [i for i in blocks if zlib.crc32(flat[i * BLOCK : (i + 1) * BLOCK].data) != index.checksums[i]]
+
+
+def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
+    """What is wrong with the caches of a source, of any size: every byte is compared with its checksum.
+
+    Args:
+        source: whose caches.
+        folder: the folder of caches; the platform's usual one if left out.
+    """
+    name, place = cache_name(source, "*px").rsplit("*", 1)
+    for index in sorted((folder or cache_folder()).glob(f"{name}[0-9]*{place}.json")):
+        try:
+            found = _read_index(index)
+            with _mapped(index.parent / found.images, found) as pixels:
+                bad = _damaged(pixels, found, range(len(found.checksums)))
+        except DataError as error:
+            yield str(error)
+        except (OSError, ValueError) as error:
+            yield f"{at(index)}: the cached images cannot be read ({error}); remove the file, and they are made anew"
+        else:
+            for block in bad[:1]:
+                where = at(index.parent / found.images, f"image data from byte {block * BLOCK}")
+                yield (
+                    f"{where}: the checksum is wrong ({len(bad)} MiB are damaged); remove {at(index)}, and the cache "
+                    "is made anew"
+                )
+
+
+def _write(source: Source, size: int, index: Path, wanted: Wanted) -> None:
     """Images first, then the index that names them; what either replaces is removed last."""
     outdated = [*index.parent.glob(f"{index.stem}.*.npy"), *index.parent.glob(f".{index.stem}.*.part")]
     images = index.with_name(f"{index.stem}.{uuid4().hex[:12]}.npy")
     try:
         with atomic_file(images) as file:
-            shape = _fill(file, source, size)
-        content = {**wanted, "images": images.name, "shape": list(shape), "classes": source.spec.class_names}
+            shape, checksums = _fill(file, source, size)
+        content = wanted._asdict() | {"images": images.name, "shape": list(shape)}
+        content |= {"classes": source.spec.class_names, "checksums": checksums}
         write_atomically(index, json.dumps(content).encode())
     except BaseException:
         images.unlink(missing_ok=True)
@@ -128,16 +214,26 @@ def _write(source: Source, size: int, index: Path, wanted: dict[str, Any]) -> No
         path.unlink(missing_ok=True)
 
 
-def _fill(file: BinaryIO, source: Source, size: int) -> tuple[int, ...]:
-    """Write every image as `.npy`; not through a map, so that a full disk is an error and no signal."""
+def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], list[int]]:
+    """Write every image as `.npy`; not through a map, so that a full disk is an error and no signal.
+
+    Returns:
+        The array's shape, and the checksum of each block.
+    """
     shape = (sum(images_by_class(source.spec)), source.channels, size, size)
     header = {"descr": "|u1", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     workers = os.cpu_count() or 1
     parts = pieces(source.spec, PIECE)
+    checksums, rest = [], b""
     for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
-        file.write(images.tobytes())
-    return shape
+        content = images.tobytes()
+        file.write(content)
+        rest += content
+        ends = range(BLOCK, len(rest) + 1, BLOCK)
+        checksums += [zlib.crc32(rest[end - BLOCK : end]) for end in ends]
+        rest = rest[len(ends) * BLOCK :]
+    return shape, checksums + ([zlib.crc32(rest)] if rest else [])
 
 
 def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
@@ -149,7 +245,7 @@ def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
 
 
 def cache_name(source: Source, what: str) -> str:
-    """A file's name for `what` is kept of a source; tells those of the same name apart by their place and reading."""
+    """The name of a file about a source; sources of one name are told apart by their place and how they are read."""
     name = re.sub(r"[^\w-]", "_", source.spec.name)  # a stranger's spec may name anything
     place = digest((source.origin, source.channels, source.resize.__name__))[:12]
     return f"{name}-{what}-{place}"

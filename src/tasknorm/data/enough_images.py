@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tasknorm.data.sources.source import chosen_split
 from tasknorm.data.spec import Spec, Split
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, one_line, short
 
 
 def large_enough(split: Split, images: int) -> Split:
@@ -29,7 +29,7 @@ def small_classes(spec: Spec, split: str, shot: int, targets: int) -> dict[int, 
     """Class ids of a split with too few images for a task, each with a sentence that names it."""
     part, needed = chosen_split(spec, split), shot + targets
     return {
-        class_id: f"{spec.name}: class {spec.class_names[class_id]!r} of the {split} split has "
+        class_id: f"{one_line(spec.name)}: class {short(spec.class_names[class_id])} of the {split} split has "
         f"{some(count, 'image')}, and a task needs {needed} ({some(shot, 'shot')} and {some(targets, 'target')})"
         for class_id, count in zip(part.classes, part.images, strict=True)
         if count < needed

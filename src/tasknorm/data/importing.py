@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from tasknorm.data.sources.named import SOURCES, SPLITS_FILE, open_at, splits_fo
 from tasknorm.data.sources.quickdraw import QuickDraw
 from tasknorm.data.sources.source import Source, images_by_class
 from tasknorm.data.usable import usable
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, short
 from tasknorm.files import atomic_folder, temporary_name, write_atomically
 
 QUALITY = 95
@@ -45,13 +46,14 @@ def import_source(
     """
     if not name.replace("_", "").replace("-", "").isalnum() or name in ("glyphs", "folder", "records"):
         raise DataError(
-            f"a name is letters, digits, - and _, and not glyphs, folder or records, got {name!r}; rename it"
+            f"a name may hold letters, digits, - and _, and not be glyphs, folder or records, got {short(name)}; "
+            "choose another"
         )
     if taken := place_of(name, root):
-        raise DataError(f"{taken}: each name is used once, {name!r} is taken; remove that or choose another")
+        raise DataError(f"{at(taken)}: the name {name!r} is taken by this data set; remove it or choose another name")
     if skip_bad and not records:
         raise DataError(
-            "skip_bad leaves images out of records, and a copy stays as it is; import with --records as well, or pass "
+            "--skip-bad leaves images out of records, and a copy keeps them; import with --records as well, or pass "
             "--skip-bad when you train"
         )
     chosen = _splits(path, name, splits)
@@ -73,10 +75,10 @@ def _splits(path: Path, name: str, splits: Path | None) -> ClassSplits | None:
         found = [(key, file) for key in (name, path.stem) if (file := splits_for(key, path.parent))]
         return read_splits(found[0][1], found[0][0]) if found and not own else None
     if own:
-        raise DataError(f"{splits}: {name} has its own splits, got a file of others; leave it out")
+        raise DataError(f"{at(splits)}: {name} has its own splits, got a file of others; leave the file out")
     chosen = read_splits(splits, name)
     if chosen is None:
-        raise DataError(f"{splits}: the splits file names this data set, got no {name!r}; add it, or rename")
+        raise DataError(f"{at(splits)}: there are no splits of {name!r} in this file; add them, or correct the name")
     return chosen
 
 
@@ -86,6 +88,8 @@ def _divided(path: Path, name: str, splits: ClassSplits) -> Source:
 
 def _copy(path: Path, place: Path, splits: ClassSplits | None, name: str) -> None:
     """Copy a data set, and its splits first: without it they do no harm."""
+    if path.is_dir():
+        _check_links(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     own = place.parent / f"{name}.{SPLITS_FILE}"
     try:
@@ -93,7 +97,7 @@ def _copy(path: Path, place: Path, splits: ClassSplits | None, name: str) -> Non
             write_atomically(own, json.dumps(splits, indent=1).encode())
         if path.is_dir():
             with atomic_folder(place) as part:
-                shutil.copytree(path, part, dirs_exist_ok=True)
+                shutil.copytree(path, part, dirs_exist_ok=True, ignore=_linked_folders)
         else:
             part = temporary_name(place)
             try:
@@ -103,7 +107,31 @@ def _copy(path: Path, place: Path, splits: ClassSplits | None, name: str) -> Non
                 part.unlink(missing_ok=True)
     except OSError as error:
         own.unlink(missing_ok=True)
-        raise DataError(f"{place}: could not be written ({error}); free space, or set TASKNORM_DATA") from error
+        raise DataError(f"{at(place)}: could not be written ({error}); free space, or set TASKNORM_DATA") from error
+
+
+def _check_links(root: Path) -> None:
+    """Refuse what a copy must not take along: files elsewhere that links point to, pipes and devices.
+
+    Raises:
+        DataError: names the first such file.
+    """
+    inside = root.resolve()
+    for folder, folders, files in os.walk(root):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+                raise DataError(
+                    f"{at(path)}: this link leads out of the data set, to {at(os.readlink(path))}; put the file itself "
+                    "there, or remove the link"
+                )
+            if not path.is_file() and not path.is_dir():
+                what = "a link to nothing" if path.is_symlink() else "a pipe, device or socket"
+                raise DataError(f"{at(path)}: this is {what}, and cannot be copied; remove it")
+
+
+def _linked_folders(folder: str, names: list[str]) -> list[str]:
+    """Links to folders, which may lie around each other; what is inside is read at its own place."""
+    return [name for name in names if Path(folder, name).is_symlink() and Path(folder, name).is_dir()]
 
 
 def _encoded(source: Source) -> Iterator[tuple[str, Iterator[bytes]]]:

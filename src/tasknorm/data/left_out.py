@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
 from tasknorm.data.enough_images import small_classes, some
 from tasknorm.data.sources.source import Source
 from tasknorm.data.spec import Spec
 from tasknorm.data.usable import Usable
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line, short
 from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,9 @@ class LeftOut:
     class_name: str
     image: int | None
     why: str
+
+
+ROWS = TypeAdapter(list[LeftOut], config=ConfigDict(strict=True))
 
 
 def left_out_images(name: str, source: Source) -> list[LeftOut]:
@@ -59,19 +66,24 @@ def keep_left_out(rows: Sequence[LeftOut], path: Path) -> None:
     Raises:
         DataError: if it was something else when the run began: its tasks would become others.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
         write_atomically(path, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
         return
+    content = read_json(path, DataError, "restore the list of what the run leaves out")
     try:
-        before = {(row["source"], row["class_name"], row["image"]) for row in json.loads(path.read_text())}
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: the list of what the run leaves out is damaged ({error}); restore it") from error
+        before = {(row.source, row.class_name, row.image) for row in ROWS.validate_python(content)}
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "top level"
+        raise DataError(
+            f"{at(path, one_line(place))}: the list of what the run leaves out is damaged ({first['msg']}); restore it"
+        ) from None
     changed = before ^ {(row.source, row.class_name, row.image) for row in rows}
     if changed:
         source, class_name, image = min(changed, key=str)
-        what = f"class {class_name!r}" if image is None else f"image {image} of class {class_name!r}"
+        what = f"class {short(class_name)}" if image is None else f"image {image} of class {short(class_name)}"
         raise DataError(
-            f"{path}: a run goes on with the images that it began with, but {what} of {source} "
+            f"{at(path)}: the run began with other images: {what} of {one_line(source)} "
             f"{'was' if (source, class_name, image) in before else 'was not'} left out then ({len(changed)} such "
             "changes); restore the images, or begin a new run in another folder"
         )

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line
 
 
 def data_folder() -> Path:
@@ -43,7 +43,9 @@ def place_of(name: str, root: Path) -> Path | None:
     found = sorted(root.glob(f"{name}_*.zip"))
     if len(found) > 1:
         names = ", ".join(path.name for path in found)
-        raise DataError(f"{root}: {name} is one archive, got {names}; rename the one you mean to {name}.zip")
+        raise DataError(
+            f"{at(root)}: several archives could be {name}: {one_line(names)}; rename the one you mean to {name}.zip"
+        )
     return found[0] if found else None
 
 

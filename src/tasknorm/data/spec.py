@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, short
 
 SPLITS = ("train", "valid", "test")
 
@@ -43,35 +43,40 @@ class Split:
     def __post_init__(self) -> None:
         if len(self.classes) != len(self.images):
             raise DataError(
-                f"each class of a split needs its number of images, got {len(self.classes)} classes and "
-                f"{len(self.images)} numbers; pass one number per class"
+                f"a split needs one number of images per class, got {len(self.images)} numbers for {len(self.classes)} "
+                "classes; pass one number per class"
             )
-        _check_unique(self.classes, "a split lists each class once", "remove the repeated class id")
+        _check_unique(self.classes, "a split may list each class once", "remove the repeated class id")
         for class_id, images in zip(self.classes, self.images, strict=True):
             if images < 0:
-                raise DataError(f"a class has no images or more, got {images} for class {class_id}; count its images")
+                raise DataError(
+                    f"the number of images must be 0 or more, got {images} (class {class_id}); count its images"
+                )
         self._check_groups()
 
     def _check_groups(self) -> None:
         if self.kind not in ("plain", "bilevel", "dag"):
-            raise DataError(f"a split's kind is plain, bilevel or dag, got {self.kind!r}; choose one of them")
+            raise DataError(f"the kind of a split must be plain, bilevel or dag, got {self.kind!r}; choose one of them")
         if self.kind == "plain" and self.groups:
-            raise DataError(f"a plain split has no groups, got {len(self.groups)}; say kind='bilevel' or kind='dag'")
+            raise DataError(
+                f"a plain split cannot have groups, got {len(self.groups)}; leave them out, or pass kind='bilevel' or "
+                "kind='dag'"
+            )
         if self.group_names and len(self.group_names) != len(self.groups):
             raise DataError(
-                f"each group has one name, got {len(self.groups)} groups and {len(self.group_names)} names; "
+                f"a split needs one name per group, got {len(self.group_names)} names for {len(self.groups)} groups; "
                 "pass one name per group, or none"
             )
         positions = [position for group in self.groups for position in group]
         if positions and not 0 <= min(positions) <= max(positions) < len(self.classes):
             raise DataError(
-                f"groups hold positions from 0 to {len(self.classes) - 1}, got {min(positions)} to "
+                f"groups must hold positions from 0 to {len(self.classes) - 1}, got {min(positions)} to "
                 f"{max(positions)}; pass positions in `classes`, not class ids"
             )
         if self.kind == "bilevel":
-            _check_unique(positions, "each class belongs to one alphabet", "remove it from the other group")
+            _check_unique(positions, "a class may belong to one alphabet", "remove it from the other group")
         for group in self.groups:
-            _check_unique(group, "a group lists each class once", "remove the repeated position")
+            _check_unique(group, "a group may list each class once", "remove the repeated position")
 
 
 @dataclass(frozen=True)
@@ -94,15 +99,19 @@ class Spec:
     def __post_init__(self) -> None:
         for name, split in self.splits.items():
             if name not in SPLITS:
-                raise DataError(f"{self.name}: a split is one of {', '.join(SPLITS)}, got {name!r}; rename it")
+                raise DataError(f"{self._name}: a split must be {', '.join(SPLITS)}, got {name!r}; rename it")
             unknown = [class_id for class_id in split.classes if not 0 <= class_id < len(self.class_names)]
             if unknown:
                 raise DataError(
-                    f"{self.name}: a class id is below {len(self.class_names)}, the number of class_names, "
-                    f"got {unknown[0]} in split {name}; name that class or remove it"
+                    f"{self._name}: a class id must be below {len(self.class_names)}, the number of class_names, got "
+                    f"{unknown[0]} in split {name}; name that class or remove it"
                 )
         every = [class_id for split in self.splits.values() for class_id in split.classes]
-        _check_unique(every, f"{self.name}: a class belongs to one split", "remove it from the other splits")
+        _check_unique(every, f"{self._name}: a class may belong to one split", "remove it from the other splits")
+
+    @property
+    def _name(self) -> str:
+        return short(self.name)[1:-1]
 
 
 def renumbered(spec: Spec) -> Spec:

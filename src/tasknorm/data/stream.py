@@ -38,7 +38,7 @@ class Stream:
     def __init__(self, seed: int, index: int, purpose: int = 0) -> None:
         for name, value in (("seed", seed), ("index", index), ("purpose", purpose)):
             if not 0 <= value < _WORD:
-                raise ValueError(f"{name} is a whole number from 0 to 2**64 - 1, got {value}; choose one of these")
+                raise ValueError(f"{name} must be a whole number from 0 to 2**64 - 1, got {value}; choose another")
         key = int(index) << 64 | int(seed)
         self._bits = np.random.Philox(key=key, counter=int(purpose) << 192)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import PIL
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tasknorm.data.cache import cache_name, digest, locked
 from tasknorm.data.check import BadImage, bad_images
@@ -18,10 +19,12 @@ from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import BulkSource, Source, images_by_class
 from tasknorm.data.spec import Spec
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line
 from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
-FORMAT = 1
+FORMAT = 2  # 1: without a checksum
+BAD_IMAGES = TypeAdapter(list[BadImage], config=ConfigDict(strict=True))
 
 
 class Usable:
@@ -82,26 +85,32 @@ def usable(source: Source, folder: Path | None = None) -> Usable:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(index.with_suffix(".lock")):
-            if (bad := _recorded(index, wanted)) is None:
+            if (bad := _recorded(index, wanted, images_by_class(source.spec))) is None:
                 bad = list(bad_images(source))
-                write_atomically(index, json.dumps({**wanted, "bad": [asdict(each) for each in bad]}).encode())
+                rows = [asdict(each) for each in bad]
+                content = {**wanted, "bad": rows, "sha256": digest(rows)}
+                write_atomically(index, json.dumps(content).encode())
     except OSError as error:
         raise DataError(
-            f"{folder}: the bad images of {source.spec.name} could not be listed there ({error}); free space, "
-            "or set TASKNORM_CACHE to another folder"
+            f"{at(folder)}: the bad images of {one_line(source.spec.name)} could not be listed there ({error}); free "
+            "space, or set TASKNORM_CACHE to another folder"
         ) from error
     return Usable(source, bad)
 
 
-def _recorded(index: Path, wanted: dict[str, Any]) -> list[BadImage] | None:
-    """The bad images that were found before, if the source is the same."""
+def _recorded(index: Path, wanted: dict[str, Any], counts: Sequence[int]) -> list[BadImage] | None:
+    """The bad images that were found before, if the source is the same and the list is whole."""
     try:
-        found = json.loads(index.read_text())
-        if {key: found[key] for key in wanted} != wanted:
+        found = read_json(index, DataError, "it is made anew")
+        if not isinstance(found, dict) or {key: found.get(key) for key in wanted} != wanted:
             return None
-        return [BadImage(**each) for each in found["bad"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        if found.get("sha256") != digest(found.get("bad")):
+            return None
+        bad = BAD_IMAGES.validate_python([BadImage(**each) for each in found["bad"]])
+    except (ValueError, KeyError, TypeError, ValidationError):
         return None
+    inside = all(0 <= each.class_id < len(counts) and 0 <= each.number < counts[each.class_id] for each in bad)
+    return bad if inside else None
 
 
 def _counted(spec: Spec, counts: Sequence[int]) -> Spec:

@@ -13,8 +13,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from tasknorm.errors import WeightsError, at, one_line, short
 from tasknorm.files import write_atomically
 from tasknorm.learners.tasks import check_images
+from tasknorm.machine import open_regular
 from tasknorm.norms import Norm
 from tasknorm.phase import release, target_for_life
 
@@ -84,8 +86,11 @@ class Predictor(nn.Module):
     def save(self, file: str | Path) -> None:
         """Write all that the predictor holds to a safetensors file, whole or not at all."""
         tensors = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
-        content = safetensors.torch.save(tensors, metadata={"format": FORMAT, "norms": _norms(self.net)})
-        write_atomically(Path(file), content)
+        if self.weight is not None and self.bias is None:  # so that a file without one is known to be damaged
+            tensors["bias"] = self.weight.new_zeros(len(self.weight))
+        classifier = "none" if self.weight is None else str(tuple(self.weight.shape))
+        metadata = {"format": FORMAT, "norms": _norms(self.net), "classifier": classifier}
+        write_atomically(Path(file), safetensors.torch.save(tensors, metadata=metadata))
 
     @classmethod
     def load(cls, file: str | Path, net: nn.Module) -> Predictor:
@@ -96,27 +101,12 @@ class Predictor(nn.Module):
             net: a net of the same make; its weights are replaced.
 
         Raises:
-            ValueError: if the file is no predictor, or is of another net or another norm.
+            WeightsError: if the file is damaged or no predictor, or is of another net or another norm; the net then
+                stays as it was.
         """
-        try:
-            with safe_open(file, "pt") as opened:
-                metadata = opened.metadata() or {}
-        except SafetensorError as error:
-            raise ValueError(f"{file} is not a predictor: {error}; pass a file that Predictor.save wrote") from error
-        if metadata.get("format") != FORMAT:
-            raise ValueError(f"{file} has format {metadata.get('format')!r}, not {FORMAT!r}; save the predictor again")
-        if metadata["norms"] != _norms(net):
-            raise ValueError(
-                f"{file} holds a net with norms {metadata['norms']}, got one with {_norms(net)}; make the net with the "
-                "norm that it was saved with"
-            )
-        tensors = safetensors.torch.load_file(file)
+        tensors = _read(Path(file), net)
         predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
-        try:
-            predictor.load_state_dict(tensors)
-        except RuntimeError as error:
-            release(net)
-            raise ValueError(f"{file} does not fit this net; make it as it was when saved: {error}") from error
+        predictor.load_state_dict(tensors)
         return predictor
 
     @torch.no_grad()
@@ -159,6 +149,76 @@ def _sharing(predictor: Predictor) -> Predictor:
     """A copy of the modules with the same tensors."""
     tensors = chain(predictor.parameters(), predictor.buffers())
     return copy.deepcopy(predictor, {id(tensor): tensor for tensor in tensors})
+
+
+def _read(file: Path, net: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a predictor's file, checked against each other and the net."""
+    try:
+        open_regular(file).close()  # what follows would wait for a pipe
+        with safe_open(file, "pt") as opened:
+            metadata = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(
+            f"{at(file)} is not a predictor: {one_line(str(error))}; pass a file that Predictor.save wrote"
+        ) from None
+    if metadata.get("format") != FORMAT:
+        raise WeightsError(
+            f"{at(file)} has format {short(metadata.get('format'))}, not {FORMAT!r}; save the predictor again"
+        )
+    if metadata.get("norms") != _norms(net):
+        raise WeightsError(
+            f"{at(file)} holds a net with norms {short(metadata.get('norms'))[1:-1]}, got one with {_norms(net)}; make "
+            "the net with the norm that it was saved with"
+        )
+    _check_net(file, tensors, net)
+    _check_classifier(file, tensors, metadata.get("classifier"))
+    return tensors
+
+
+def _check_net(file: Path, tensors: dict[str, Tensor], net: nn.Module) -> None:
+    """Raise unless there is a finite tensor of the right kind and shape for each of the net's, and no other."""
+    own = {f"net.{name}": tensor for name, tensor in net.state_dict().items()}
+    other = sorted(set(own) ^ (set(tensors) - {"weight", "bias"}))
+    if other:
+        what = f"{short(other[0])} is {'missing' if other[0] in own else 'not of this net'} ({len(other)} such)"
+        raise WeightsError(f"{at(file)} does not fit this net: {what}; make it as it was when saved")
+    for name, tensor in tensors.items():
+        like = own.get(name, tensor)
+        if tensor.shape != like.shape or tensor.is_floating_point() != like.is_floating_point():
+            raise WeightsError(
+                f"{at(file)} does not fit this net: {short(name)} must be {like.dtype} of shape {tuple(like.shape)}, "
+                f"got {tensor.dtype} of shape {tuple(tensor.shape)}; make it as it was when saved"
+            )
+        if not tensor.isfinite().all():
+            raise WeightsError(f"{at(file, short(name))}: damaged, not all numbers are finite; save it again")
+
+
+def _check_classifier(file: Path, tensors: dict[str, Tensor], said: str | None) -> None:
+    """Raise unless weight `(way, features)` and bias `(way,)` belong together, or there is neither.
+
+    Args:
+        file: the file.
+        tensors: its tensors.
+        said: "none", or the shape of the weight; None in files of version 0.1.0, which do not say it.
+    """
+    weight, bias = tensors.get("weight"), tensors.get("bias")
+    shape = "none" if weight is None else str(tuple(weight.shape))
+    if said not in (None, shape):
+        raise WeightsError(
+            f"{at(file, 'weight')}: damaged, the classifier must be {short(said)[1:-1]}, got {shape}; save it again"
+        )
+    if (weight is None) != (bias is None):
+        missing = "weight" if weight is None else "bias"
+        raise WeightsError(f"{at(file, missing)}: damaged, the classifier has no {missing}; save it again")
+    if weight is None or bias is None:
+        return
+    floats = weight.is_floating_point() and weight.dtype == bias.dtype
+    if weight.ndim != 2 or bias.shape != weight.shape[:1] or not floats:
+        raise WeightsError(
+            f"{at(file, 'bias')}: damaged, weight and bias must be floats of shapes (way, features) and (way,), got "
+            f"{weight.dtype} of {tuple(weight.shape)} and {bias.dtype} of {tuple(bias.shape)}; save it again"
+        )
 
 
 def _norms(net: nn.Module) -> str:

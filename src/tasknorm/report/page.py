@@ -73,14 +73,17 @@ def html(report: Report) -> str:
 
 def markdown(report: Report, figures: str = "figures") -> str:
     """The same as Markdown, with links to the SVG files in a folder."""
-    parts = [f"# {report.title}", report.lead, "\n".join(f"- {f.words}: **{f.value}**" for f in report.facts)]
+    plain = render.plain
+    facts = "\n".join(f"- {plain(fact.words)}: **{plain(fact.value)}**" for fact in report.facts)
+    parts = [f"# {plain(report.title)}", plain(report.lead), facts]
     for section in report.sections:
-        parts += [f"## {section.title}", *section.paragraphs]
+        parts += [f"## {plain(section.title)}", *map(plain, section.paragraphs)]
         for block in section.blocks:
             if isinstance(block, Table):
                 parts.append(render.markdown(block))
             else:
-                parts += [f"### {block.title}", f"![{block.title}]({figures}/{block.name}.svg)", block.words]
+                title = plain(block.title)
+                parts += [f"### {title}", f"![{title}]({figures}/{block.name}.svg)", plain(block.words)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

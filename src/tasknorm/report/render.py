@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 MISSING = "—"
+MARKUP = re.compile(r"[\\`*\[\]~$]|(?<!\w)_|_(?!\w)|<(?! )|(?<! )>|&(?=[#\w])")
 
 
 class Cell(NamedTuple):
@@ -60,11 +61,23 @@ def line(cells: Iterable[str | Cell], kind: Literal["ours", "paper", "rank"] = "
 def markdown(table: Table) -> str:
     """GitHub's Markdown: title, table, notes."""
     ruler = ["---"] * table.words + ["---:"] * (len(table.headings) - table.words)
-    rows = [table.headings, ruler, *([_starred(cell) for cell in line.cells] for line in table.lines)]
+    headings = [plain(heading) for heading in table.headings]
+    rows = [headings, ruler, *([_starred(cell) for cell in line.cells] for line in table.lines)]
     body = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
-    return "\n\n".join(
-        [f"### {table.title}", body, *(["\n".join(f"- {n}" for n in table.notes)] if table.notes else [])]
-    )
+    notes = ["\n".join(f"- {plain(note)}" for note in table.notes)] if table.notes else []
+    return "\n\n".join([f"### {plain(table.title)}", body, *notes])
+
+
+def plain(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: what would be markup is escaped.
+
+    A name may come from anywhere. Underscores inside a word are no markup, nor are a lone < and & among blanks.
+
+    >>> print(plain("[x](http://y) <b> *cu_birds* _a_ 3 < 4"))
+    \\[x\\](http://y) \\<b\\> \\*cu_birds\\* \\_a\\_ 3 < 4
+    """
+    text = MARKUP.sub(r"\\\g<0>", " ".join(text.split()))
+    return re.sub(r"^(#+|[-+>=~]+|\d+[.)])(?=\s|$)", lambda found: found[0][:-1] + "\\" + found[0][-1], text)
 
 
 def latex(table: Table) -> str:
@@ -122,7 +135,7 @@ def _row_header(lines: Sequence[Line]) -> str:
 
 
 def _starred(cell: Cell) -> str:
-    return f"**{cell.text}**" if cell.bold else cell.text
+    return f"**{plain(cell.text)}**" if cell.bold else plain(cell.text)
 
 
 def _whole(heading: str) -> str:

@@ -11,8 +11,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tasknorm.episode import Targets
-from tasknorm.errors import SettingsError
+from tasknorm.errors import SettingsError, at, one_line
 from tasknorm.evaluation import Accuracy, Evaluation
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
 from tasknorm.settings import Settings, read_config
 from tasknorm.training import RunFolder
@@ -121,15 +122,15 @@ def read_record(folder: Path) -> Record:
     files = RunFolder(folder)
     for path in (files.config, files.result):
         if not path.is_file():
-            raise SettingsError(f"{folder}: there is no finished training here (no {path.name})")
+            raise SettingsError(f"{at(folder)}: there is no finished training here (no {path.name})")
     result = read_result(files)
     config = read_config(files.config)
     if "learner" not in config:
-        raise SettingsError(f"{files.config}: this is no training's config file: it names no learner")
+        raise SettingsError(f"{at(files.config)}: this is no training's config file: it names no learner")
     try:
         return Record(folder, Settings.of(config), result)
     except SettingsError as error:
-        raise SettingsError(f"{files.config}: {error}") from None
+        raise SettingsError(f"{at(files.config)}: {error}") from None
 
 
 def read_result(files: RunFolder) -> dict[str, Any]:
@@ -139,20 +140,22 @@ def read_result(files: RunFolder) -> dict[str, Any]:
         SettingsError: if it is damaged.
     """
     try:
-        ResultFile.model_validate_json(files.result.read_bytes())
-        return read_config(files.result)
-    except (SettingsError, ValidationError) as error:
+        text = read_regular(files.result, LARGEST_TEXT)
+        ResultFile.model_validate_json(text)
+        result: dict[str, Any] = parsed_json(text)
+        return result
+    except (OSError, ValueError) as error:
         raise SettingsError(
-            f"{files.result}: damaged ({_first(error)}); `tasknorm train --out {files.path} --resume` tests the run's "
-            "weights again and writes it anew"
+            f"{at(files.result)}: damaged ({_first(error)}); `tasknorm train --out {files.path} --resume` tests the "
+            "run's weights again and writes it anew"
         ) from None
 
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
-        return str(error)
+        return one_line(str(error))
     first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
+    place = one_line(".".join(map(str, first["loc"])))[:200]
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 

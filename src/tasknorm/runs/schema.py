@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tasknorm.episode import Targets
 
@@ -11,6 +13,16 @@ Numbers = list[float]
 
 class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+P = TypeVar("P", bound=_Part)
+
+
+def _checked_lengths(part: P, *lists: Numbers) -> P:
+    lengths = sorted({len(numbers) for numbers in lists})
+    if len(lengths) > 1:
+        raise ValueError(f"all lists must have one length, got {lengths[0]} and {lengths[-1]}")
+    return part
 
 
 class Point(_Part):
@@ -44,6 +56,10 @@ class Curve(_Part):
     accuracy: Numbers
     seconds: Numbers
 
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        return _checked_lengths(self, self.iteration, self.loss, self.accuracy, self.seconds)
+
 
 class Validation(_Part):
     """Accuracies by norm at each validation, and by norm and source where there are several."""
@@ -52,6 +68,11 @@ class Validation(_Part):
     seconds: Numbers
     accuracy: dict[str, Numbers]
     sources: dict[str, dict[str, Numbers]] = {}
+
+    @model_validator(mode="after")
+    def _of_one_length(self) -> Self:
+        by_source = [numbers for sources in self.sources.values() for numbers in sources.values()]
+        return _checked_lengths(self, self.iteration, self.seconds, *self.accuracy.values(), *by_source)
 
 
 class Alpha(_Part):

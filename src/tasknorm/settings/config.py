@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tasknorm.errors import SettingsError
+from tasknorm.errors import SettingsError, at, one_line, short
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 
 
 def about(text: str, **bounds: Any) -> Any:
@@ -36,20 +37,35 @@ def read_config(path: Path) -> dict[str, Any]:
     """The settings in a TOML or JSON file.
 
     Raises:
-        SettingsError: if the file does not exist, is not valid TOML or JSON, or holds no table of settings.
+        SettingsError: if it is neither, or holds a number that is not finite; names the file and the place.
     """
-    if not path.is_file():
-        raise SettingsError(f"config file not found: '{path}'; correct the path")
+    if not path.exists():
+        raise SettingsError(f"config file not found: '{at(path)}'; correct the path")
     try:
-        text = path.read_text()
-        values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            f"{path}: not a valid {'JSON' if path.suffix == '.json' else 'TOML'} file: {error}"
-        ) from None
+        text = read_regular(path, LARGEST_TEXT)
+        values = parsed_json(text) if path.suffix == ".json" else _parsed_toml(text)
+    except OSError as error:
+        raise SettingsError(f"{at(path)}: the config file cannot be read ({error}); correct the path") from None
+    except ValueError as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise SettingsError(f"{at(path)}: not a valid {kind} file: {one_line(str(error))}; correct it") from None
     if not isinstance(values, dict):
-        raise SettingsError(f"{path}: a config file must hold a table of settings, got {type(values).__name__}")
+        raise SettingsError(f"{at(path)}: a config file must hold a table of settings, got {short(values)}; correct it")
     return values
+
+
+def _parsed_toml(text: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.decode(), parse_float=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"numbers must be finite, got {text[:40]}")
+    return value
 
 
 def in_words(error: Any, fields: Mapping[str, Any]) -> str:
@@ -59,13 +75,13 @@ def in_words(error: Any, fields: Mapping[str, Any]) -> str:
         error: an entry of `ValidationError.errors()`.
         fields: all known settings by name.
     """
-    name = ".".join(map(str, error["loc"]))
+    name = one_line(".".join(map(str, error["loc"])))
     if error["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; {meant(name, list(fields))}"
+        return f"unknown setting {short(name)}; {meant(name, list(fields))}"
     if error["type"] == "missing":
         return f"{name} is missing; set it"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
-    return f"{name} {message}, got {error['input']!r}" if name else message
+    return f"{name} {message}, got {short(error['input'])}" if name else message
 
 
 def choice_error(value: str, choices: Sequence[str]) -> ValueError:

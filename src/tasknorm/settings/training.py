@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from tasknorm.episode import TARGETS
-from tasknorm.errors import SettingsError
+from tasknorm.errors import SettingsError, short
 from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
@@ -140,6 +140,8 @@ class Settings(BaseModel):
         """
         given = {key: value for key, value in given.items() if value is not None}
         named: dict[str, Any] = DEFAULTS | given
+        for key in ("learner", "norm", "source"):
+            _check_text(key, named[key])
         own = _own_settings(named["learner"])
         alien = {key: learner for key, learner in _owners().items() if key in given and key not in own.model_fields}
         for key, learner in alien.items():
@@ -288,6 +290,13 @@ def parsed(name: str, value: Any, fields: Mapping[str, FieldInfo]) -> Any:
         return value  # reported when all settings are checked
 
 
+def _check_text(key: str, value: Any) -> None:
+    """Raise if a setting that others depend on is not a text; a source may be several."""
+    parts = value if key == "source" and isinstance(value, (list, tuple)) else [value]
+    if not all(isinstance(part, str) for part in parts):
+        raise SettingsError(f"{key} must be a text, got {short(value)}; correct it")
+
+
 def _own_settings(learner: str) -> type[OwnSettings]:
     return LEARNERS[learner].own_settings if learner in LEARNERS else OwnSettings
 
@@ -300,6 +309,6 @@ def _owners() -> dict[str, str]:
 def _asked(named: Mapping[str, Any]) -> Asked:
     try:
         way, shot = int(named["way"]), int(named["shot"])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         way, shot = 5, 1  # reported by name when all settings are checked
     return Asked(joined(named["source"]).split(","), named["norm"], way, shot, named.get("sampling"))

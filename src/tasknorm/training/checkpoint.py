@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,11 +18,13 @@ from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
+from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tasknorm.errors import WeightsError
+from tasknorm.errors import WeightsError, at, one_line
 from tasknorm.files import atomic_folder, naming, sync
+from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.training.weights import check_label
 
 KEPT = 2
@@ -37,7 +40,19 @@ DAMAGE = (
     RuntimeError,
     UnpicklingError,
     SafetensorError,
+    AssertionError,
+    ArithmeticError,
 )
+LARGEST = 1 << 36  # bytes of a file
+
+
+class Index(BaseModel):
+    """What `index.json` holds: whose the checkpoint is, and the checksums of its files."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    iteration: int = Field(ge=0, lt=10**18)
+    sha256: dict[str, str]
 
 
 class Checkpoint(NamedTuple):
@@ -93,26 +108,28 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
         try:
             index, checkpoint = _read(place)
         except DAMAGE as error:
-            damaged.append(f"{place} ({str(error) or type(error).__name__})")
+            damaged.append(f"{at(place)} ({one_line(str(error))[:300] or type(error).__name__})")
             continue
         check_label(place, index, about)
         if damaged:
-            say(f"damaged: {', '.join(damaged)}; continuing from the checkpoint before, {place}")
+            say(f"damaged: {', '.join(damaged)}; continuing from the checkpoint before, {at(place)}")
         return checkpoint
     if damaged:
         raise WeightsError(
             f"all checkpoints are damaged: {', '.join(damaged)}; restore one of them, or start again from the "
-            f"beginning: remove {folder}, or choose another folder with --out"
+            f"beginning: remove {at(folder)}, or choose another folder with --out"
         )
     return None
 
 
 def _read(place: Path) -> tuple[dict[str, Any], Checkpoint]:
     """What a checkpoint says of itself, and the checkpoint."""
-    index = json.loads((place / INDEX).read_bytes())
-    files = {name: _whole(place / name, checksum) for name, checksum in index["sha256"].items()}
-    state = torch.load(io.BytesIO(files[STATE]), map_location="cpu", weights_only=True)
-    return index, Checkpoint(int(index["iteration"]), safetensors.torch.load(files[WEIGHTS]), state)
+    index = Index.model_validate(parsed_json(read_regular(place / INDEX, LARGEST_TEXT)))
+    weights, content = (_whole(place / name, index.sha256[name]) for name in (WEIGHTS, STATE))
+    state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    if not isinstance(state, dict):
+        raise ValueError(f"{STATE} holds a {type(state).__name__}, not a dict")
+    return index.model_dump(), Checkpoint(index.iteration, safetensors.torch.load(weights), state)
 
 
 def last_iteration(folder: Path) -> int:
@@ -124,7 +141,8 @@ def _places(folder: Path) -> list[Path]:
     """Checkpoints, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if path.name.isascii() and path.name.isdigit()), reverse=True)
+    found = (path for path in folder.iterdir() if re.fullmatch("[0-9]{1,18}", path.name) and path.is_dir())
+    return sorted((path for path in found if not path.is_symlink()), key=lambda path: int(path.name), reverse=True)
 
 
 def _checksum(content: bytes) -> str:
@@ -132,7 +150,7 @@ def _checksum(content: bytes) -> str:
 
 
 def _whole(path: Path, checksum: str) -> bytes:
-    content = path.read_bytes()
+    content = read_regular(path, LARGEST)
     if _checksum(content) != checksum:
         raise ValueError(f"{path.name} does not have its checksum")
     return content

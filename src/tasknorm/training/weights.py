@@ -6,13 +6,15 @@ import json
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from tasknorm.errors import WeightsError
+from tasknorm.errors import WeightsError, at, one_line, short
 from tasknorm.files import write_atomically
+from tasknorm.machine import open_regular, parsed_json
 
 FORMAT = "1"  # of weights and checkpoints; changes when older readers would misread them
 
@@ -39,14 +41,26 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
     Raises:
         WeightsError: if the file is damaged or says something else about itself than `about`.
     """
-    if not path.is_file():
-        raise WeightsError(f"{path}: there are no such weights; correct the path, or finish the training")
     try:
+        open_regular(path).close()  # what follows would wait for a pipe
         with safe_open(path, "pt") as file:
-            check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)
+            check_label(path, _label(path, file.metadata() or {}), about)
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except OSError as error:
+        raise WeightsError(
+            f"{at(path)}: the weights cannot be read ({error}); correct the path, or finish the training"
+        ) from None
     except SafetensorError as error:
-        raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
+        raise WeightsError(f"{at(path)}: damaged, {one_line(str(error))}; restore it or train again") from None
+
+
+def _label(path: Path, metadata: Mapping[str, str]) -> Any:
+    try:
+        return parsed_json(metadata.get("about", "{}").encode(errors="surrogatepass"))
+    except ValueError as error:
+        raise WeightsError(
+            f"{at(path, 'about')}: damaged, this is not JSON ({error}); restore it or train again"
+        ) from None
 
 
 def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
@@ -58,17 +72,21 @@ def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> No
     try:
         model.load_state_dict(dict(weights))
     except RuntimeError as error:
-        first = str(error).splitlines()[1].strip()
+        first = one_line(str(error).splitlines()[1].strip())[:300]
         raise WeightsError(
-            f"{path}: these weights are not of the net in config.json: {first}; restore the file, or train again"
+            f"{at(path)}: these weights are not of the net in config.json: {first}; restore the file, or train again"
         ) from None
 
 
-def check_label(path: Path, found: Mapping[str, str], about: Mapping[str, str]) -> None:
+def check_label(path: Path, found: Any, about: Mapping[str, str]) -> None:
     """Raise if a file is of another learner, norm or format than `about` says."""
+    if not isinstance(found, dict):
+        raise WeightsError(f"{at(path, 'about')}: damaged, a table is needed, got {short(found)}; restore it")
     for key in ("format", "learner", "norm"):
         if found.get(key) != about[key]:
+            got = short(found[key]).strip("'") if key in found else "none"
             raise WeightsError(
-                f"{path}: its {key} must be {about[key]}, got {found.get(key, 'none')} (written by tasknorm "
-                f"{found.get('tasknorm', 'unknown')}); use the {'version' if key == 'format' else key} that wrote it"
+                f"{at(path)}: its {key} must be {about[key]}, got {got} (written by tasknorm "
+                f"{short(found.get('tasknorm', 'unknown'))}); use the {'version' if key == 'format' else key} that "
+                "wrote it"
             )

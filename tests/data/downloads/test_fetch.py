@@ -32,9 +32,13 @@ def test_fetches_classes_of_quickdraw(asked, tmp_path):
 @pytest.mark.parametrize(
     ("name", "classes", "rule"),
     [
-        ("quickdraw", [], "name those you want with --class"),
-        ("mnist", ["7"], "only quickdraw comes by class"),
-        ("mini_imagenet", [], r"addresses are known of omniglot, .*`tasknorm data list` says how"),
+        ("quickdraw", [], "name those you want: --class"),
+        ("mnist", ["7"], "only quickdraw is downloaded by class"),
+        (
+            "mini_imagenet",
+            [],
+            r"no download is known for 'mini_imagenet'; known: omniglot, .*`tasknorm data list` says how",
+        ),
     ],
 )
 def test_says_what_cannot_be_fetched(asked, tmp_path, name, classes, rule):

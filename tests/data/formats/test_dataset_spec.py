@@ -89,17 +89,17 @@ def put(value, *keys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (drop("class_names"), "'class_names' is missing"),
+        (drop("class_names"), "there is no entry 'class_names'"),
         (put("Tree", "__class__"), "got 'Tree'"),
         (put("{}_{}.tfrecords", "file_pattern"), "one file per class"),
         (put(-1, "images_per_class", "0"), "got -1"),
         (put(True, "images_per_class", "0"), "got True"),
         (put("many", "images_per_class", "0"), "got 'many'"),
-        (put(None, "images_per_class"), "wrong type"),
-        (put([], "class_names"), "3 and 0"),
-        (put(5, "classes_per_split", "TRAIN"), "6 and 3"),
-        (put({"TRAIN": 3}, "classes_per_split"), "'VALID' is missing"),
-        (put(4, "images_per_class", "3"), "images_per_class and class_names"),
+        (put(None, "images_per_class"), "an object of entries, got None"),
+        (put([], "class_names"), r"an object of entries, got \[\]"),
+        (put(5, "classes_per_split", "TRAIN"), "6 classes, and class_names of 3"),
+        (put({"TRAIN": 3}, "classes_per_split"), "there is no entry 'VALID'"),
+        (put(4, "images_per_class", "3"), "images_per_class: it speaks of 4 classes"),
     ],
 )
 def test_plain_spec_that_contradicts_itself(tmp_path, change, message):
@@ -116,12 +116,12 @@ def test_plain_spec_that_contradicts_itself(tmp_path, change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("z", "split_subgraphs", "TRAIN", 1, "children_ids", 0), "z is not; add it"),
+        (put("z", "split_subgraphs", "TRAIN", 1, "children_ids", 0), "the child 'z' is no node of the graph; add it"),
         (put("top", "split_subgraphs", "TRAIN", 1, "children_ids", 0), "lies below itself"),
-        (put("b", "split_subgraphs", "TRAIN", 2, "wn_id"), "8 nodes with 7 names"),
-        (put("h", "class_names", "0"), "a is not"),
-        (put("g", "class_names", "6"), "6 and 7"),
-        (lambda content: content["images_per_class"]["TRAIN"].pop("a"), "a is not"),
+        (put("b", "split_subgraphs", "TRAIN", 2, "wn_id"), "two nodes have the wn_id 'b'"),
+        (put("h", "class_names", "0"), "the leaf 'a' must be in class_names"),
+        (put("g", "class_names", "6"), "6 classes, and class_names of 7"),
+        (lambda content: content["images_per_class"]["TRAIN"].pop("a"), "the leaf 'a' must be in class_names"),
     ],
 )
 def test_graph_that_contradicts_itself(tmp_path, change, message):

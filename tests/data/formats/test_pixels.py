@@ -47,7 +47,9 @@ def test_a_cmyk_jpeg_is_left_to_pillow():
 def test_a_truncated_image_is_an_error_that_names_it(form):
     data = encoded(noise(0, 64, 64, 3), form)
     for length in (0, 1, 10, len(data) // 2):
-        with pytest.raises(DataError, match=rf"cat/1.img: an image is .*, got {length} bytes.*remove it"):
+        with pytest.raises(
+            DataError, match=rf"cat/1.img: the image does not decode .*, got {length:,} bytes.*remove it"
+        ):
             decoded(data[:length], 3, "cat/1.img")
 
 
@@ -59,7 +61,7 @@ def test_what_is_no_image_is_an_error():
         b"\xff\xd8\xff\xe0" + b"\0" * 40,
         b"%!PS-Adobe-3.0 EPSF-3.0\n",
     ):
-        with pytest.raises(DataError, match="do not decode"):
+        with pytest.raises(DataError, match="does not decode"):
             decoded(data, 3, "x")
 
 
@@ -75,12 +77,12 @@ def png_that_claims(width, height):
 
 @pytest.mark.parametrize("side", [8_000, 10_000, 50_000])
 def test_refuses_a_decompression_bomb(side):
-    with pytest.raises(DataError, match=r"bomb.png: an image"):
+    with pytest.raises(DataError, match=r"bomb.png: (an|the) image"):
         decoded(png_that_claims(side, side), 3, "bomb.png")
     jpeg = bytearray(encoded(noise(0, 8, 8, 3), "JPEG"))
     at = jpeg.index(b"\xff\xc0")
     jpeg[at + 5 : at + 9] = struct.pack(">HH", side, side)
-    with pytest.raises(DataError, match=r"bomb.jpg: an image has at most 50,000,000 pixels"):
+    with pytest.raises(DataError, match=r"bomb.jpg: an image may have 50,000,000 pixels"):
         decoded(bytes(jpeg), 3, "bomb.jpg")
 
 

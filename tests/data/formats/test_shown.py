@@ -213,7 +213,7 @@ def test_a_broken_exif_block_turns_nothing(block):
     ],
 )
 def test_numbers_that_are_no_tones_are_refused_by_name(image, kind):
-    with pytest.raises(DataError, match=rf"scan\.tif: an image of {kind} has no tones .*; save it with 8 or 16 bits"):
+    with pytest.raises(DataError, match=rf"scan\.tif: images of {kind} are not read, .*; save it with 8"):
         decoded(file_of(image, "TIFF"), 3, "scan.tif")
 
 
@@ -231,7 +231,7 @@ def test_avif_is_read_where_pillow_reads_it():
 
 
 def test_an_empty_file_says_so_and_messages_are_the_same_each_time():
-    with pytest.raises(DataError, match=r"x: .*got 0 bytes that do not decode \(the file is empty\)"):
+    with pytest.raises(DataError, match=r"x: the image does not decode \(the file is empty\), got 0 bytes"):
         decoded(b"", 3, "x")
     with pytest.raises(DataError, match=r"\(they begin with b'hello wo'\)"):
         decoded(b"hello world", 3, "x")
@@ -258,4 +258,4 @@ def test_a_file_cut_anywhere_is_refused_or_whole(form, options):
         else:
             np.testing.assert_array_equal(found, whole, err_msg=f"cut at {length} of {len(data)}")
     assert len(refused) > 30
-    assert all(message.startswith("photo: an image is one of") for message in refused)
+    assert all(message.startswith("photo: the image does not decode") for message in refused)

@@ -49,13 +49,13 @@ def test_its_fingerprint_changes_with_its_files(tmp_path):
 def test_refuses_paths_that_leave_the_archive(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
         archive.writestr(name, b"x")
-    with pytest.raises(DataError, match=r"evil.zip: a member stays inside its archive, got .*evil"):
+    with pytest.raises(DataError, match=r"evil.zip: a member leaves the archive, got .*evil"):
         Tree(tmp_path / "evil.zip")
 
 
 def test_refuses_an_archive_that_expands_absurdly(tmp_path):
     archive_of(tmp_path / "bomb.zip", zeros=b"\0" * (80 << 20))
-    with pytest.raises(DataError, match="expands to at most 100 times its size"):
+    with pytest.raises(DataError, match="may expand to 100 times its size at most"):
         Tree(tmp_path / "bomb.zip")
 
 
@@ -73,12 +73,12 @@ def test_names_the_member_and_byte_of_a_corrupt_archive(tmp_path):
 def test_a_truncated_archive_says_so(tmp_path):
     path = archive_of(tmp_path / "cut.zip", first=os.urandom(500))
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(DataError, match=r"cut.zip: an archive is a whole zip file, got 300 bytes"):
+    with pytest.raises(DataError, match=r"cut.zip: not a whole zip archive .*, got 300 bytes"):
         Tree(path)
 
 
 def test_a_missing_path_and_a_missing_file_say_so(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="no folder or zip archive of this name"):
         Tree(tmp_path / "nothing")
     with pytest.raises(DataError, match=r"gone.*cannot be read"):
         Tree(tmp_path).read("gone")

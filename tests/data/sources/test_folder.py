@@ -55,21 +55,21 @@ def test_skips_folders_around_it_and_files_that_are_no_images(pets, tmp_path):
 
 def test_images_beside_their_classes_are_an_error(pets):
     (pets / "stray.png").write_bytes(encoded(noise(0, 4, 4)))
-    with pytest.raises(DataError, match=r"pets: images lie in one folder per class.*'stray.png'; move it"):
+    with pytest.raises(DataError, match=r"pets: images must lie in one folder per class.*'stray.png'; move it"):
         Folder(pets)
 
 
 def test_a_folder_without_images_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="got 0 files and none of these; correct the path"):
+    with pytest.raises(DataError, match="no images in <class>/<image> files, got 0 other files; correct the path"):
         Folder(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        ("{", "readable JSON"),
-        ('{"train": ["pet00", "dragon"]}', "'dragon'.*beside 10 classes found"),
+        ("{", "not a JSON file"),
+        ('{"train": ["pet00", "dragon"]}', "'dragon'.*not among the 10 classes found"),
         ('{"train": ["pet00"], "test": ["pet00"]}', "each class in one"),
         ('{"train": "pet00"}', "lists of class names"),
         ('{"train": [7]}', "lists of class names"),

@@ -20,10 +20,10 @@ def test_classes_and_images_are_those_of_the_lists(data_folder):
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"val.csv": None}, "got no val.csv; add"),
+        ({"val.csv": None}, "there is no val.csv here; add"),
         (
             {"images/b1.jpg": None},
-            "train.csv, line 7: each line names an image that is there.*'b1.jpg' and 'nb'",
+            "train.csv, line 7: a line must name an image that is here.*'b1.jpg' and 'nb'",
         ),
         ({"test.csv": "a,b\n1,2\n"}, "test.csv, line 2: .*got None and None"),
     ],

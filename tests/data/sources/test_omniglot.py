@@ -91,5 +91,5 @@ def test_reads_the_official_folders_and_the_official_pair_of_archives(path, tmp_
 def test_half_of_it_is_an_error(path, tmp_path):
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path, [n for n in archive.namelist() if n.startswith("images_background/B")])
-    with pytest.raises(DataError, match=r"Omniglot has 1623 characters .* got 144; unpack or download both parts"):
+    with pytest.raises(DataError, match=r"Omniglot needs 1623 characters .* got 144; unpack or download both parts"):
         Omniglot(tmp_path)

@@ -42,10 +42,10 @@ def saved(array, **options):
 )
 def test_other_files_are_errors(tmp_path, content):
     (tmp_path / "cat.npy").write_bytes(content)
-    with pytest.raises(DataError, match=r"cat.npy: a class is a whole .npy file of uint8 .*fetch it again"):
+    with pytest.raises(DataError, match=r"cat.npy: a class must be a whole .npy file of uint8 .*fetch it again"):
         QuickDraw(tmp_path)
 
 
 def test_no_files_are_an_error(tmp_path):
-    with pytest.raises(DataError, match="got none; correct the path"):
+    with pytest.raises(DataError, match=r"there is no <class>.npy file here; correct the path"):
         QuickDraw(tmp_path)

@@ -28,7 +28,9 @@ def test_reads_the_images_that_were_written(recorded):
 
 def test_a_missing_class_is_an_error(recorded):
     (recorded / "3.tfrecords").unlink()
-    with pytest.raises(DataError, match=r"3.tfrecords: each class of dataset_spec.json has its file, 1 are missing"):
+    with pytest.raises(
+        DataError, match=r"3.tfrecords: the file of a class in dataset_spec.json is missing \(1 in all\)"
+    ):
         RecordFolder(recorded)
 
 
@@ -36,10 +38,10 @@ def test_a_spec_that_contradicts_its_files_is_an_error(recorded):
     spec = json.loads((recorded / "dataset_spec.json").read_text())
     spec["images_per_class"]["2"] = 7
     (recorded / "dataset_spec.json").write_text(json.dumps(spec))
-    with pytest.raises(DataError, match=r"2.tfrecords: dataset_spec.json says 7 images, the file holds 6"):
+    with pytest.raises(DataError, match=r"2.tfrecords: the file holds 6 images, and dataset_spec.json says 7"):
         RecordFolder(recorded).image(2, 0)
     shutil.copy(recorded / "5.tfrecords", recorded / "4.tfrecords")
-    with pytest.raises(DataError, match=r"label is its class id 4, got 5"):
+    with pytest.raises(DataError, match=r"label must be the class id 4, got 5"):
         RecordFolder(recorded).image(4, 0)
 
 
@@ -51,7 +53,7 @@ def test_bad_records_are_named_with_their_offset(recorded):
     write_record_file(recorded / "0.tfrecords", [b"no image"] * 6, 0)
     messages = [image.why for image in bad_images(RecordFolder(recorded))]
     assert len(messages) == 7
-    assert "0.tfrecords, record 0: an image is" in messages[0]
+    assert "0.tfrecords, record 0: the image does not decode" in messages[0]
     assert "1.tfrecords" in messages[6]
     assert "at byte" in messages[6]
 

@@ -42,7 +42,7 @@ def download(
     timeout: float = 30.0,
     console: Console | None = None,
 ) -> str:
-    """Fetch a file, unless it is there already; says so if there is no checksum to verify it by.
+    """Fetch a file, unless it is there already; prints its SHA-256 if there is no checksum to verify it by.
 
     What arrived before an error stays beside it, as `<name>.part`, and the next call goes on from there.
 
@@ -51,8 +51,8 @@ def download(
         path: where to; made only when the file is whole and verified.
         sha256, md5: the file's checksums, if they are known.
         size: its bytes, if they are known.
-        attempts: so many in a row may fail without a new byte.
-        pause: seconds between them, at first.
+        attempts: how many in a row may fail without a new byte.
+        pause: seconds between the first two attempts; later pauses are longer.
         timeout: seconds without an answer until an attempt fails.
         console: for the progress bar; standard error if not given.
 
@@ -65,7 +65,7 @@ def download(
     path = Path(path)
     console = console or Console(stderr=True)
     if not re.fullmatch(r"https?://[^/\s]+/\S*", url):
-        raise DataError(f"an address is http://host/path or https://host/path, got {url!r}; correct it")
+        raise DataError(f"an address must be http://host/path or https://host/path, got {url!r}; correct it")
     if path.exists():
         digest = _verify(path, url, sha256, md5, size)
     else:
@@ -80,7 +80,7 @@ def download(
             finally:
                 transfer.forget()
     if not sha256 and not md5:
-        console.print(f"{path.name}: nobody publishes a checksum of it, so it is not verified (SHA-256 {digest})")
+        console.print(f"{path.name}: not verified, since nobody publishes its checksum (SHA-256 {digest})")
     return digest
 
 
@@ -98,8 +98,8 @@ def _fetch(transfer: Transfer, attempts: int, pause: float) -> None:
             best = max(best, transfer.position)
             if failures >= attempts:
                 raise DataError(
-                    f"{transfer.url}: the download stopped at byte {transfer.position} ({error}), {failures} "
-                    "attempts failed; run it again later, it goes on from there"
+                    f"{transfer.url}: the download stopped at byte {transfer.position} ({error}) after {failures} "
+                    "failed attempts; run it again later, it goes on from there"
                 ) from error
             time.sleep(pause * failures)
 
@@ -111,7 +111,7 @@ def _claimed(part: Path) -> Iterator[FileIO]:
         part.parent.mkdir(parents=True, exist_ok=True)
         file = part.open("ab", buffering=0)
     except OSError as error:
-        raise DataError(f"{part}: cannot be written ({error}); choose another folder") from error
+        raise DataError(f"{part}: the file cannot be written ({error}); choose another folder") from error
     with file:
         if not _locked(file) or not part.exists() or not samestat(os.fstat(file.fileno()), part.stat()):
             raise DataError(f"{part}: another process is downloading this file; wait for it")
@@ -157,7 +157,7 @@ def _verify(path: Path, url: str, sha256: str | None, md5: str | None, size: int
     for name, value in expected.items():
         if value is not None and found[name] != value.lower():
             raise DataError(
-                f"{path}: the file of {url} has the {name} {value}, this one {found[name]}; remove it if it "
-                "is still there and try again (the same again: the server has another file)"
+                f"{path}: the {name} must be {value} (the file of {url}), got {found[name]}; remove the file if it is "
+                "still there and try again (if it happens again, the server has another file)"
             )
     return found["SHA-256"]

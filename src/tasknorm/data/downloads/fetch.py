@@ -27,12 +27,12 @@ def _addresses(name: str, classes: Sequence[str]) -> Sequence[Address]:
     if name == "quickdraw" and classes:
         return [quickdraw(class_name) for class_name in classes]
     if name == "quickdraw":
-        raise DataError("quickdraw: all 345 classes are 37 GB, got no class; name those you want with --class")
+        raise DataError("quickdraw: no class was named, and all 345 have 37 GB; name those you want: --class cat")
     if classes:
-        raise DataError(f"{name}: only quickdraw comes by class, got {len(classes)} classes; leave them out")
+        raise DataError(f"{name}: only quickdraw is downloaded by class, got {len(classes)} classes; leave them out")
     if name not in ADDRESSES:
         raise DataError(
-            f"{name}: addresses are known of {', '.join([*ADDRESSES, 'quickdraw'])}, got another name; "
-            "`tasknorm data list` says how to get it"
+            f"no download is known for {name!r}; known: {', '.join([*ADDRESSES, 'quickdraw'])} "
+            "(`tasknorm data list` says how to get others)"
         )
     return ADDRESSES[name]

@@ -86,8 +86,8 @@ class Transfer:
         if error.code in TRY_AGAIN:
             raise ConnectionError(f"the server answered {error.code} {error.reason}")
         raise DataError(
-            f"{self.url}: the server answered {error.code} {error.reason}; look whether the file has moved, "
-            "fetch it by hand and import it"
+            f"{self.url}: the server answered {error.code} {error.reason}; see whether the file has moved, then fetch "
+            "it by hand and import it"
         )
 
     def _begin(self, response: http.client.HTTPResponse) -> int | None:
@@ -99,11 +99,11 @@ class Transfer:
             self._remember(response)
             total = response.length
         if response.headers.get_content_type() == "text/html":
-            raise DataError(f"{self.url}: a data file is no web page, the server sent one; fetch it by hand")
+            raise DataError(f"{self.url}: the server sent a web page, not the file; fetch it by hand")
         if self.size is not None and total is not None and total != self.size:
             raise DataError(
-                f"{self.url}: the file has {self.size} bytes, the server announces {total}; "
-                "it has another file, fetch it elsewhere"
+                f"{self.url}: the file must have {self.size} bytes, the server announces {total}: it has another file; "
+                "fetch it elsewhere"
             )
         return total if total is not None else self.size
 
@@ -131,6 +131,10 @@ class Transfer:
                 self.position += written
                 chunk = chunk[written:]
         except OSError as error:
-            raise DataError(f"{self._part}: cannot be written ({error}); free space and run it again") from error
+            raise DataError(
+                f"{self._part}: the file cannot be written ({error}); free space and run it again"
+            ) from error
         if self.size is not None and self.position > self.size:
-            raise DataError(f"{self.url}: the file has {self.size} bytes, the server sent more; it has another file")
+            raise DataError(
+                f"{self.url}: the file must have {self.size} bytes, and the server sent more; fetch it elsewhere"
+            )

@@ -7,89 +7,117 @@ contiguous, train first, then valid, then test; the files of a source are `<clas
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from tasknorm.data.formats.graph import dag_split
 from tasknorm.data.spec import SPLITS, Spec, Split
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, short
 from tasknorm.files import write_atomically
+from tasknorm.machine import read_json
 
 FILE_NAME = "dataset_spec.json"
 FILE_PATTERN = "{}.tfrecords"
+MOST = 1 << 40  # images of a class
 
 
 def read_spec(path: Path | str) -> Spec:
     """Read a `dataset_spec.json`, or the one in a folder of records.
 
     Raises:
-        DataError: if it cannot be read, is of another kind, or contradicts itself.
+        DataError: if it cannot be read, is of another kind, or contradicts itself; names the entry.
     """
     path = Path(path)
     path = path / FILE_NAME if path.is_dir() else path
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot be read as JSON ({error}); pass Meta-Dataset's own {FILE_NAME}") from error
+    content = read_json(path, DataError, f"pass Meta-Dataset's own {FILE_NAME}")
     kind = content.get("__class__") if isinstance(content, dict) else None
-    if kind not in _KINDS:
-        raise DataError(f"{path}: __class__ is one of {', '.join(_KINDS)}, got {kind!r}; convert the file")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise DataError(
+            f"{at(path, '__class__')}: the kind of spec must be {', '.join(_KINDS)}, got {short(kind)}; convert it"
+        )
     if content.get("file_pattern", FILE_PATTERN) != FILE_PATTERN:
         raise DataError(
-            f"{path}: file_pattern is {FILE_PATTERN!r}, got {content['file_pattern']!r}; "
-            "write one file per class (shards are not read)"
+            f"{at(path, 'file_pattern')}: the pattern must be {FILE_PATTERN!r}, got "
+            f"{short(content['file_pattern'])}; write one file per class (shards are not read)"
         )
     try:
         return _KINDS[kind](content)
-    except KeyError as error:
-        raise DataError(f"{path}: an entry {error} is missing; complete the file") from error
     except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: an entry has the wrong type ({error}); correct the file") from error
+        raise DataError(f"{at(path)}, {error}") from error
+
+
+def _entry(table: Mapping[str, Any], key: str, place: str = "") -> Any:
+    if key not in table:
+        raise DataError(f"{place or 'top level'}: there is no entry {short(key)}; add it")
+    return table[key]
+
+
+def _table(content: Mapping[str, Any], name: str, place: str = "") -> dict[str, Any]:
+    value = _entry(content, name, place)
+    if not isinstance(value, dict):
+        raise DataError(f"{place}{name}: the entry must be an object of entries, got {short(value)}; correct it")
+    return value
+
+
+def _text(table: Mapping[str, Any], key: str, place: str = "") -> str:
+    value = _entry(table, key, place)
+    if not isinstance(value, str):
+        raise DataError(f"{place}[{short(key)}]: a name must be a text, got {short(value)}; correct it")
+    return value
 
 
 def _class_names(content: dict[str, Any]) -> tuple[str, ...]:
-    names = content["class_names"]
-    return tuple(str(names[str(class_id)]) for class_id in range(len(names)))
+    names = _table(content, "class_names")
+    return tuple(_text(names, str(class_id), "class_names") for class_id in range(len(names)))
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise DataError(f"a number of classes or images is a whole number from 0 up, got {value!r}; correct it")
+def _count(table: Mapping[str, Any], key: str, place: str) -> int:
+    value = _entry(table, key, place)
+    if type(value) is not int or not 0 <= value < MOST:
+        raise DataError(
+            f"{place}[{short(key)}]: a number of classes or images must be a whole number from 0 up, got "
+            f"{short(value)}; correct it"
+        )
     return value
 
 
 def _ranges(counts: list[int]) -> list[range]:
-    """Contiguous ids: the first counts[0] of them, the next counts[1] of them, ..."""
+    """Contiguous ids: ranges of these lengths, one after the other, from 0.
+
+    >>> _ranges([2, 3])
+    [range(0, 2), range(2, 5)]
+    """
     return [range(end - count, end) for count, end in zip(counts, accumulate(counts), strict=True)]
 
 
-def _per_split(counts: dict[str, Any]) -> dict[str, range]:
-    return dict(zip(SPLITS, _ranges([_count(counts[split.upper()]) for split in SPLITS]), strict=True))
+def _per_split(content: dict[str, Any], name: str) -> dict[str, range]:
+    counts = _table(content, name)
+    return dict(zip(SPLITS, _ranges([_count(counts, split.upper(), name) for split in SPLITS]), strict=True))
 
 
 def _check_total(found: int, names: tuple[str, ...], where: str) -> None:
     if found != len(names):
-        raise DataError(f"{where} and class_names name the same classes, got {found} and {len(names)}; correct one")
+        raise DataError(f"{where}: it speaks of {found} classes, and class_names of {len(names)}; correct one of them")
 
 
 def _plain(content: dict[str, Any]) -> Spec:
-    names, images = _class_names(content), content["images_per_class"]
-    ids = _per_split(content["classes_per_split"])
+    names, images = _class_names(content), _table(content, "images_per_class")
+    ids = _per_split(content, "classes_per_split")
     _check_total(ids["test"].stop, names, "classes_per_split")
     _check_total(len(images), names, "images_per_class")
-    splits = {split: Split(tuple(r), tuple(_count(images[str(i)]) for i in r)) for split, r in ids.items()}
-    return Spec(str(content["name"]), names, splits)
+    counts = [_count(images, str(i), "images_per_class") for i in range(len(names))]
+    splits = {split: Split(tuple(r), tuple(counts[r.start : r.stop])) for split, r in ids.items()}
+    return Spec(_text(content, "name"), names, splits)
 
 
 def _bilevel(content: dict[str, Any]) -> Spec:
-    names, images = _class_names(content), content["images_per_class"]
-    sizes, group_names = content["classes_per_superclass"], content["superclass_names"]
-    supers = _per_split(content["superclasses_per_split"])
-    groups = _ranges([_count(sizes[str(i)]) for i in range(supers["test"].stop)])
+    names, images = _class_names(content), _table(content, "images_per_class")
+    sizes, group_names = _table(content, "classes_per_superclass"), _table(content, "superclass_names")
+    supers = _per_split(content, "superclasses_per_split")
+    members_of = [_count(sizes, str(i), "classes_per_superclass") for i in range(supers["test"].stop)]
+    groups = _ranges(members_of)
     _check_total(groups[-1].stop if groups else 0, names, "classes_per_superclass")
     _check_total(len(images), names, "images_per_class")
     splits = {}
@@ -97,20 +125,25 @@ def _bilevel(content: dict[str, Any]) -> Spec:
         members = [groups[i] for i in ids]
         classes = tuple(class_id for group in members for class_id in group)
         positions = tuple(tuple(r) for r in _ranges([len(group) for group in members]))
-        counts = tuple(_count(images[str(i)]) for i in classes)
-        splits[split] = Split(classes, counts, positions, "bilevel", tuple(str(group_names[str(i)]) for i in ids))
-    return Spec(str(content["name"]), names, splits)
+        counts = tuple(_count(images, str(i), "images_per_class") for i in classes)
+        named = tuple(_text(group_names, str(i), "superclass_names") for i in ids)
+        splits[split] = Split(classes, counts, positions, "bilevel", named)
+    return Spec(_text(content, "name"), names, splits)
 
 
 def _hierarchical(content: dict[str, Any]) -> Spec:
     names = _class_names(content)
     ids = {name: class_id for class_id, name in enumerate(names)}
-    splits = {
-        split: dag_split(content["split_subgraphs"][split.upper()], content["images_per_class"][split.upper()], ids)
-        for split in SPLITS
-    }
+    graphs, images = _table(content, "split_subgraphs"), _table(content, "images_per_class")
+    splits = {}
+    for split in SPLITS:
+        nodes = _entry(graphs, split.upper(), "split_subgraphs")
+        try:
+            splits[split] = dag_split(nodes, _table(images, split.upper(), "images_per_class"), ids)
+        except DataError as error:
+            raise DataError(f"split_subgraphs[{split.upper()!r}]: {error}") from error
     _check_total(sum(len(split.classes) for split in splits.values()), names, "split_subgraphs")
-    return Spec(str(content["name"]), names, splits)
+    return Spec(_text(content, "name"), names, splits)
 
 
 _KINDS: dict[str, Callable[[dict[str, Any]], Spec]] = {
@@ -132,13 +165,13 @@ def write_spec(spec: Spec, path: Path | str) -> None:
     kinds = {split.kind for split in splits if split.classes}
     if kinds not in (set(), {"plain"}, {"bilevel"}):
         raise DataError(
-            f"{path}: a spec is written with splits that are all plain or all bilevel, got {sorted(kinds)}; "
+            f"{at(path)}: the splits must be all plain or all bilevel to be written, got {sorted(kinds)}; "
             "leave the groups out"
         )
     if [i for split in splits for i in split.classes] != list(range(len(spec.class_names))):
         raise DataError(
-            f"{path}: class ids are contiguous and in order (train, valid, test), those of {spec.name} "
-            "are not; number the classes anew"
+            f"{at(path)}: the class ids of {short(spec.name)} are not contiguous in the order train, valid, test; "
+            "number the classes anew"
         )
     content = _bilevel_content(path, splits) if kinds == {"bilevel"} else _plain_content(splits)
     common = {
@@ -163,7 +196,7 @@ def _plain_content(splits: list[Split]) -> dict[str, Any]:
 def _bilevel_content(path: Path, splits: list[Split]) -> dict[str, Any]:
     for split in splits:
         if [position for group in split.groups for position in group] != list(range(len(split.classes))):
-            raise DataError(f"{path}: alphabets hold all classes in order, got gaps; number the classes anew")
+            raise DataError(f"{at(path)}: the alphabets do not hold all classes in order; number the classes anew")
     groups = [group for split in splits for group in split.groups]
     names = [name for split in splits for name in split.group_names]
     counts = {name.upper(): len(split.groups) for name, split in zip(SPLITS, splits, strict=True)}

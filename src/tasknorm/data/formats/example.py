@@ -49,7 +49,7 @@ def decode_example(payload: bytes) -> tuple[bytes, int]:
             labels = list(islice(_int64_list(feature), 2))
     if len(images) != 1 or len(labels) != 1:
         counts = f"{_amount(images)} image and {_amount(labels)} label"
-        raise DataError(f"an example holds one image (bytes) and one label (int64), got {counts}; convert it")
+        raise DataError(f"an example must hold one image (bytes) and one label (int64), got {counts}; convert it")
     return images[0], labels[0]
 
 
@@ -108,11 +108,13 @@ def _fields(buffer: memoryview) -> Iterator[Field]:
         elif wire in (FIXED64, FIXED32):
             length = 8 if wire == FIXED64 else 4
         else:
-            raise DataError(f"a field has wire type 0, 1, 2 or 5, got {wire}; the example is corrupt")
+            raise DataError(
+                f"the example is corrupt: a field must have wire type 0, 1, 2 or 5, got {wire}; copy it again"
+            )
         if length > len(buffer) - position:
             raise DataError(
-                f"a field ends inside its message, got {length} bytes where {len(buffer) - position} "
-                "are left; the example is corrupt"
+                f"the example is corrupt: a field claims {length} bytes where {len(buffer) - position} are left; copy "
+                "it again"
             )
         if wire == DELIMITED:
             yield key >> 3, buffer[position : position + length]
@@ -129,7 +131,7 @@ def _read_varint(buffer: memoryview, position: int) -> tuple[int, int]:
         position += 1
         if byte < 0x80:
             return result & 0xFFFFFFFFFFFFFFFF, position
-    raise DataError("an integer ends within 10 bytes and its message, this one does not; the example is corrupt")
+    raise DataError("the example is corrupt: an integer does not end within 10 bytes and its message; copy it again")
 
 
 def _signed(value: int) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasknorm.data.formats.shown import shown
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, one_line
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Resize: TypeAlias = Callable[[Pixels, int], Pixels]
@@ -75,8 +75,8 @@ def _unidentified(data: bytes, where: str) -> DataError:
 
 def _broken(data: bytes, where: str, why: str) -> DataError:
     return DataError(
-        f"{where}: an image is one of {', '.join(FORMATS)}, whole and intact, got {len(data)} bytes that "
-        f"do not decode ({why}); fetch the file again or remove it"
+        f"{where}: the image does not decode ({one_line(why)}), got {len(data):,} bytes; fetch the file again or "
+        f"remove it (formats that are read: {', '.join(FORMATS)})"
     )
 
 
@@ -105,8 +105,8 @@ def _check_size(size: tuple[int, int], where: str) -> None:
     width, height = size
     if width * height > MAX_PIXELS:
         raise DataError(
-            f"{where}: an image has at most {MAX_PIXELS:,} pixels, got {width} x {height}; "
-            "if it is no decompression bomb, shrink it first"
+            f"{where}: an image may have {MAX_PIXELS:,} pixels at most, got {width} x {height}; if it is no "
+            "decompression bomb, shrink it first"
         )
 
 

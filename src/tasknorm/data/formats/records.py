@@ -21,12 +21,14 @@ from tasknorm.data.formats.dataset_spec import FILE_PATTERN, write_spec
 from tasknorm.data.formats.example import decode_example, encode_example
 from tasknorm.data.spec import SPLITS, Spec, Split, renumbered
 from tasknorm.data.stream import Integers
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, short
 from tasknorm.files import atomic_file, atomic_folder
+from tasknorm.machine import open_regular
 
 HEADER = struct.Struct("<QI")
 FOOTER = struct.Struct("<I")
 SMALL = 1 << 22
+LARGEST = 1 << 28  # bytes of a record
 FRAME = HEADER.size + FOOTER.size
 
 
@@ -63,8 +65,8 @@ class RecordFile:
             for number in range(len(self)) if numbers is None else numbers:
                 if not 0 <= number < len(self):
                     raise DataError(
-                        f"{self.path}: a record's number is below {len(self)}, got {number}; "
-                        "the spec contradicts the file, correct one of them"
+                        f"{at(self.path)}: there are {len(self)} records, and number {number} was asked for (the first "
+                        "is 0); the spec contradicts the file, correct one of them"
                     )
                 start, length, label = self._verified[number].tolist()
                 if start == 0:
@@ -84,7 +86,7 @@ class RecordFile:
         try:
             image, label = decode_example(payload)
         except DataError as error:
-            raise DataError(f"{self.path}, record at byte {start}: {error}") from error
+            raise DataError(f"{at(self.path, f'record at byte {start}')}: {error}") from error
         self._verified[number] = start + HEADER.size + payload.find(image), len(image), label
         return image, label
 
@@ -116,18 +118,20 @@ def write_records(folder: Path | str, spec: Spec, classes: Iterable[tuple[str, I
     spec = renumbered(spec)
     ids = {name: class_id for class_id, name in enumerate(spec.class_names)}
     if len(ids) < len(spec.class_names):
-        raise DataError(f"{folder}: classes have different names, two of {spec.name} share one; rename it")
+        raise DataError(f"{at(folder)}: two classes of {short(spec.name)} have the same name; rename one")
     counts: dict[int, int] = {}
     with atomic_folder(Path(folder)) as part:
         write_spec(spec, part)  # a spec that cannot be written is found before the long work
         for name, images in classes:
             class_id = ids.get(name, -1)
             if class_id < 0 or class_id in counts:
-                raise DataError(f"{folder}: each class of the spec is written once, got {name!r}; correct the names")
+                raise DataError(
+                    f"{at(folder)}: the class {short(name)} is not in the spec, or came twice; correct the names"
+                )
             counts[class_id] = write_record_file(part / FILE_PATTERN.format(class_id), images, class_id)
         missing = [name for name, class_id in ids.items() if class_id not in counts]
         if missing:
-            raise DataError(f"{folder}: each class of the spec is written, {missing[0]!r} has no images; add them")
+            raise DataError(f"{at(folder)}: the class {short(missing[0])} of the spec has no images; add them")
         written = Spec(spec.name, spec.class_names, {s: _counted(spec.splits[s], counts) for s in SPLITS})
         write_spec(written, part)
     return written
@@ -146,9 +150,9 @@ def _counted(split: Split, counts: dict[int, int]) -> Split:
 
 def _open(path: Path) -> BinaryIO:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except OSError as error:
-        raise DataError(f"{path}: a class's records cannot be read ({error}); restore the file") from error
+        raise DataError(f"{at(path)}: the records of a class cannot be read ({error}); restore the file") from error
 
 
 def _small_in_memory(path: Path) -> BinaryIO:
@@ -175,9 +179,14 @@ def _scan(path: Path) -> Iterator[int]:
             length, checksum = HEADER.unpack(header)
             if masked_crc32c(header[:8]) != checksum:
                 raise _corrupt(path, offset, "length")
+            if offset + length + FRAME > size:
+                raise _truncated(path, offset, size)
+            if length > LARGEST:
+                raise DataError(
+                    f"{at(path, f'record at byte {offset}')}: a record may hold {LARGEST:,} bytes at most, got "
+                    f"{length:,}; convert the data set again, with smaller images"
+                )
             offset += length + FRAME
-            if offset > size:
-                raise _truncated(path, offset - length - FRAME, size)
         yield size
 
 
@@ -194,13 +203,13 @@ def _payload(file: BinaryIO, path: Path, start: int, end: int) -> bytes:
 
 def _truncated(path: Path, offset: int, size: int) -> DataError:
     return DataError(
-        f"{path}: a record is whole, the one at byte {offset} is cut off by the end of the file at {size}; "
-        "copy or download the file again"
+        f"{at(path, f'record at byte {offset}')}: the record is cut off by the end of the file at byte {size}; copy or "
+        "download the file again"
     )
 
 
 def _corrupt(path: Path, offset: int, part: str) -> DataError:
     return DataError(
-        f"{path}: a record's {part} has the checksum beside it, the one at byte {offset} has another; "
-        "copy or download the file again"
+        f"{at(path, f'record at byte {offset}')}: the record's {part} does not have the checksum beside it; copy or "
+        "download the file again"
     )

@@ -53,8 +53,8 @@ def shown(image: Image.Image, mode: str, where: str, *, upright: bool = False) -
     if picture.mode not in SHOWN:
         kind = NAMES.get(picture.mode, f"mode {picture.mode}")
         raise DataError(
-            f"{where}: an image of {kind} has no tones that all viewers agree on, and is not read; save it with 8 or "
-            "16 bits a channel in grey or RGB"
+            f"{where}: images of {kind} are not read, since viewers show them differently; save it with 8 or 16 bits a "
+            "channel in grey or RGB"
         )
     picture = picture if picture.mode == mode else picture.convert(mode)
     turn = TURNS.get(_orientation(image)) if upright else None

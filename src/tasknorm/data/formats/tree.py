@@ -1,7 +1,7 @@
 """The files below a folder or inside a zip archive, read the same way and never unpacked.
 
-An archive is a stranger's file: paths that leave it and contents that expand absurdly are refused when it is
-opened.
+An archive is a stranger's file. Refused when it is opened are paths that leave it, members of more than 256 MiB or
+that expand absurdly, and compressions other than deflate, which can fill the memory from a few bytes.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line, short
+from tasknorm.machine import open_regular, read_regular
 
-UNREADABLE = (OSError, KeyError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-MAX_MEMBER = 1 << 30
+LARGEST = 1 << 28  # bytes of a file; Quick Draw's largest class has 267 million
 MAX_EXPANSION = 100
 SMALL = 64 << 20  # an archive that expands to less than this may expand by any factor
+CHUNK = 1 << 20
 
 
 class Tree:
@@ -33,23 +34,24 @@ class Tree:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._archives: dict[int, zipfile.ZipFile] = {}  # by process, since forks share a file's position
+        self._members: dict[str, zipfile.ZipInfo] = {}
         if self.path.is_dir():
             self.names = _names_below(self.path)
         elif self.path.is_file():
-            self.names = self._members()
+            self._members = self._listed()
+            self.names = sorted(self._members)
         else:
-            raise DataError(f"{self.path}: a source is a folder or a zip archive, got no such file; correct the path")
+            raise DataError(f"{at(path)}: there is no folder or zip archive of this name; correct the path")
 
     def __repr__(self) -> str:
         return f"Tree({str(self.path)!r}, files={len(self.names)})"
 
     def where(self, name: str) -> str:
         """How messages call this file, on one line: what does not print is escaped."""
-        full = str(self.path / name) if self.path.is_dir() else f"{self.path}:{name}"
-        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in full)
+        return at(self.path / name if self.path.is_dir() else f"{self.path}:{name}")
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file.
+        """The bytes of one file, at most 256 MiB.
 
         Raises:
             DataError: if it cannot be read, or the archive is corrupt there; names the file and its byte
@@ -57,16 +59,24 @@ class Tree:
         """
         try:
             if self.path.is_dir():
-                return _content(self.path / name)
-            return self._archive().read(name)
-        except UNREADABLE as error:
+                return read_regular(self.path / name, LARGEST)
+            with self._open(name) as file:
+                return b"".join(iter(lambda: file.read(CHUNK), b""))
+        except Exception as error:  # a broken archive makes zipfile raise nearly anything
             raise self._unreadable(name, error) from error
 
     def size(self, name: str) -> int:
-        """How many bytes a file has."""
-        if self.path.is_dir():
+        """How many bytes a file has.
+
+        Raises:
+            DataError: as `read`.
+        """
+        if self._members:
+            return self._members[name].file_size
+        try:
             return (self.path / name).stat().st_size
-        return self._archive().getinfo(name).file_size
+        except OSError as error:
+            raise self._unreadable(name, error) from error
 
     def start(self, name: str, size: int) -> bytes:
         """The first bytes of a file.
@@ -75,9 +85,9 @@ class Tree:
             DataError: as `read`.
         """
         try:
-            with (self.path / name).open("rb") if self.path.is_dir() else self._archive().open(name) as file:
+            with self._open(name) as file:
                 return file.read(size)
-        except UNREADABLE as error:
+        except Exception as error:  # as in `read`
             raise self._unreadable(name, error) from error
 
     def fingerprint(self) -> str:
@@ -88,50 +98,61 @@ class Tree:
             lines = [stamp(self.path)]
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
+    def _open(self, name: str) -> BinaryIO:
+        if self.path.is_dir():
+            return open_regular(self.path / name)
+        return self._archive().open(self._members[name])  # type: ignore[return-value]  # it reads like a file
+
     def _archive(self) -> zipfile.ZipFile:
         if os.getpid() not in self._archives:
             self._archives[os.getpid()] = zipfile.ZipFile(self.path)
         return self._archives[os.getpid()]
 
-    def _members(self) -> list[str]:
+    def _listed(self) -> dict[str, zipfile.ZipInfo]:
+        """The members that are visible files, by their path as folders have it: without `./` and doubled slashes."""
         try:
             members = [member for member in self._archive().infolist() if not member.is_dir()]
-        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        except Exception as error:  # as in `read`
             raise DataError(
-                f"{self.path}: an archive is a whole zip file, got {self.path.stat().st_size} bytes that are "
-                f"none ({error}); fetch it again"
+                f"{at(self.path)}: not a whole zip archive ({one_line(str(error))}), got "
+                f"{self.path.stat().st_size:,} bytes; fetch it again"
             ) from error
         check_members(self.path, members)
-        return sorted(member.filename for member in members if _visible(member.filename))
+        named = {PurePosixPath(member.filename).as_posix(): member for member in members}
+        return {name: member for name, member in named.items() if _visible(name)}
 
     def _unreadable(self, name: str, error: Exception) -> DataError:
-        members = {} if self.path.is_dir() else self._archive().NameToInfo
-        offset = f" at byte {members[name].header_offset}" if name in members else ""
-        return DataError(f"{self.where(name)}{offset}: this file cannot be read ({error}); fetch it again")
+        offset = f" at byte {self._members[name].header_offset}" if name in self._members else ""
+        why = (isinstance(error, OSError) and error.strerror) or one_line(str(error)) or type(error).__name__
+        return DataError(f"{self.where(name)}{offset}: this file cannot be read ({why}); fetch it again")
 
 
 def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Refuse an archive whose members leave it or expand absurdly.
+    """Refuse an archive whose members leave it, expand absurdly, or are compressed by something else than deflate.
 
     Raises:
         DataError: names the archive and the member.
     """
     for member in members:
+        name = short(member.filename)
         parts = PurePosixPath(member.filename.replace("\\", "/"))
         if parts.is_absolute() or ".." in parts.parts or ":" in member.filename.split("/")[0]:
+            raise DataError(f"{at(path)}: a member leaves the archive, got {name}; do not use this archive")
+        if member.file_size > LARGEST:
             raise DataError(
-                f"{path}: a member stays inside its archive, got {member.filename!r}; do not use this archive"
+                f"{at(path)}: a member may hold {LARGEST:,} bytes at most, {name} claims {member.file_size:,}; leave "
+                "it out of the archive"
             )
-        if member.file_size > MAX_MEMBER:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise DataError(
-                f"{path}: a member holds at most {MAX_MEMBER:,} bytes, {member.filename!r} claims "
-                f"{member.file_size:,}; do not use this archive"
+                f"{at(path)}: members must be stored or deflated, {name} is packed by method "
+                f"{member.compress_type}; pack the archive again as an ordinary zip"
             )
-    expanded = sum(member.file_size for member in members)
-    if expanded > max(SMALL, MAX_EXPANSION * path.stat().st_size):
+    expanded, size = sum(member.file_size for member in members), path.stat().st_size
+    if expanded > max(SMALL, MAX_EXPANSION * size):
         raise DataError(
-            f"{path}: an archive expands to at most {MAX_EXPANSION} times its size, this one of "
-            f"{path.stat().st_size:,} bytes to {expanded:,}; do not use it"
+            f"{at(path)}: an archive may expand to {MAX_EXPANSION} times its size at most, this one of {size:,} bytes "
+            f"expands to {expanded:,}; do not use it"
         )
 
 
@@ -144,14 +165,7 @@ def _names_below(root: Path) -> list[str]:
 
 
 def _visible(name: str) -> bool:
-    return not any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
-
-
-def _content(path: Path) -> bytes:
-    """A file's bytes; a pipe or a device, which may never end, is none, nor is a link to nothing."""
-    if not path.is_file():
-        raise OSError("a link to nothing" if path.is_symlink() and not path.exists() else "not a regular file")
-    return path.read_bytes()
+    return name != "." and not any(part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 
 def _stamp_or_none(path: Path) -> str:

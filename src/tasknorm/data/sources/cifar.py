@@ -6,10 +6,14 @@ run whatever code they hold, and are refused.
 
 from __future__ import annotations
 
+import gzip
+import io
 import tarfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 import numpy as np
 
@@ -17,9 +21,12 @@ from tasknorm.data.formats.pixels import Pixels, lanczos
 from tasknorm.data.formats.tree import Tree, stamp
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.source import Source, plain_spec
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line, short
+from tasknorm.machine import open_regular
 
 PIXELS = 3 * 32 * 32
+LARGEST = 1 << 28  # bytes of an archive, unzipped; the official ones have 184 million
+MOST_MEMBERS = 1000  # the official archives have ten
 FILES = {
     "cifar10": ("test_batch.bin", "batches.meta.txt"),
     "cifar100": ("test.bin", "fine_label_names.txt"),
@@ -48,7 +55,7 @@ def _cifar(path: Path, name: str) -> Source:
         return BinaryCifar(path, name, {file: tree.read(places[file]) for file in FILES[name]})
     if any(file.endswith(".bin") for file in places):
         raise DataError(
-            f"{path}: {name} needs {' and '.join(FILES[name])}, got {', '.join(sorted(places)[:5])}; "
+            f"{at(path)}: {name} needs {' and '.join(FILES[name])}, got {one_line(', '.join(sorted(places)[:5]))}; "
             "unpack the whole archive"
         )
     classes = sorted({PurePosixPath(file).parts[-2] for file in tree.names if "/" in file})
@@ -73,20 +80,20 @@ class BinaryCifar:
     def __init__(self, path: Path, name: str, files: Mapping[str, bytes]) -> None:
         self.path, self.origin = path, str(path.resolve())
         records, names = (files[file] for file in FILES[name])
-        class_names = names.decode(errors="replace").split()
+        class_names = _class_names(names, at(path, FILES[name][1]))
         length = PIXELS + (1 if name == "cifar10" else 2)  # CIFAR-100: a coarse label, then the fine one
         if not records or len(records) % length:
             raise DataError(
-                f"{path}: {FILES[name][0]} holds whole records of {length} bytes, got {len(records)} bytes, "
-                f"cut at byte {len(records) // length * length}; fetch it again"
+                f"{at(path, FILES[name][0])}: the file must hold whole records of {length} bytes, got {len(records)} "
+                f"bytes: the last is cut off at byte {len(records) // length * length}; fetch it again"
             )
         table = np.frombuffer(records, np.uint8).reshape(-1, length)
         labels = table[:, -PIXELS - 1]
         if int(labels.max()) >= len(class_names):
             first = int(np.argmax(labels >= len(class_names)))
             raise DataError(
-                f"{path}: labels are below {len(class_names)}, got {labels[first]} at byte {first * length} "
-                f"of {FILES[name][0]}; fetch it again"
+                f"{at(path, FILES[name][0])}, byte {first * length}: a label must be below {len(class_names)}, the "
+                f"number of class names, got {labels[first]}; fetch it again"
             )
         self._images = table[:, -PIXELS:].reshape(-1, 3, 32, 32)
         order = sorted(range(len(class_names)), key=class_names.__getitem__)
@@ -105,23 +112,67 @@ class BinaryCifar:
         return stamp(self.path)
 
 
+def _class_names(text: bytes, where: str) -> list[str]:
+    try:
+        names = text.decode().split()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}, byte {error.start}: class names must be UTF-8 text; fetch it again") from None
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"{where}: two classes have the name {short(name)}; fetch it again")
+    return names
+
+
 def _tar_files(path: Path, name: str) -> dict[str, bytes]:
     """The files that are needed, read without unpacking anything."""
     try:
-        with tarfile.open(path) as archive:
-            members = {PurePosixPath(member.name).name: member for member in archive if member.isfile()}
+        with _unzipped(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            files = islice((member for member in archive if member.isfile()), MOST_MEMBERS)
+            members = {PurePosixPath(member.name).name: member for member in files}
             _refuse_pickles(path, name, members)
             missing = [file for file in FILES[name] if file not in members]
             if missing:
-                raise DataError(f"{path}: {name} holds {missing[0]}, got none; fetch the official binary archive")
+                raise DataError(f"{at(path)}: there is no {missing[0]} inside; fetch the official binary archive")
             return {file: _extracted(archive, members[file]) for file in FILES[name]}
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(f"{path}: an archive is a whole tar file, got {error}; fetch it again") from error
+    except DataError:
+        raise
+    except Exception as error:  # a broken archive makes tarfile raise nearly anything
+        why = one_line(str(error)) or type(error).__name__
+        raise DataError(f"{at(path)}: not a whole tar archive ({why}); fetch it again") from error
+
+
+@contextmanager
+def _unzipped(path: Path) -> Iterator[BinaryIO]:
+    """An archive, plain or gzipped, that ends with an error after `LARGEST` bytes."""
+    with open_regular(path) as file:
+        zipped = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        yield _Bounded(gzip.GzipFile(fileobj=file) if zipped else file)  # type: ignore[arg-type, misc]
+
+
+class _Bounded(io.RawIOBase):
+    """A file that can be read up to `LARGEST`."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        self._check(self.tell() + max(size, 0))
+        return self._file.read(LARGEST if size < 0 else size)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._check(offset)
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def _check(self, end: int) -> None:
+        if end > LARGEST:
+            raise ValueError(f"it holds more than {LARGEST:,} bytes")
 
 
 def _extracted(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    if member.size > 1 << 28:
-        raise DataError(f"{archive.name!r}: {member.name} is below 256 MiB, got {member.size:,}; do not use it")
     file = archive.extractfile(member)
     return b"" if file is None else file.read()
 
@@ -130,6 +181,6 @@ def _refuse_pickles(path: Path, name: str, files: Mapping[str, object]) -> None:
     if PICKLED[name] in files or any(file.endswith((".pkl", ".pickle")) for file in files):
         number = name.removeprefix("cifar")
         raise DataError(
-            f"{path}: this is the Python form, whose pickles can run any code, and is refused; fetch "
-            f"cifar-{number}-binary.tar.gz instead (tasknorm data download {name})"
+            f"{at(path)}: the Python form of CIFAR is refused, since its pickles can run any code; fetch "
+            f"cifar-{number}-binary.tar.gz instead: `tasknorm data download {name}`"
         )

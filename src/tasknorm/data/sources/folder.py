@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
@@ -12,7 +11,8 @@ from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.image_files import ImageFiles
 from tasknorm.data.sources.source import own_images, plain_spec, shuffled
 from tasknorm.data.spec import SPLITS
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, short
+from tasknorm.machine import read_json
 
 SUFFIXES = (
     *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".bmp", ".gif", ".webp", ".tif", ".tiff"),
@@ -68,14 +68,14 @@ def _files_by_class(tree: Tree) -> dict[str, list[str]]:
     for image in images:
         if len(image.parts) != outer + 2:
             raise DataError(
-                f"{tree.path}: images lie in one folder per class, <class>/<image>, got {str(image)!r}; "
+                f"{at(tree.path)}: images must lie in one folder per class, <class>/<image>, got {short(str(image))}; "
                 "move it into its class's folder"
             )
         found.setdefault(image.parts[outer], []).append(str(image))
     if not found:
         raise DataError(
-            f"{tree.path}: a source holds <class>/<image> files ({', '.join(SUFFIXES)}), got "
-            f"{len(tree.names)} files and none of these; correct the path"
+            f"{at(tree.path)}: there are no images in <class>/<image> files, got {len(tree.names)} other files; "
+            f"correct the path (images end in {', '.join(SUFFIXES)})"
         )
     return found
 
@@ -108,7 +108,7 @@ def splits_of(classes: Mapping[str, Any], splits: ClassSplits | None, where: str
     unknown = [name for split in SPLITS for name in splits.get(split, []) if name not in classes]
     if unknown:
         raise DataError(
-            f"{where}: splits name classes that are there, got {unknown[0]!r} ({len(unknown)} such) beside "
+            f"{at(where)}: the splits name the class {short(unknown[0])} ({len(unknown)} such), which is not among the "
             f"{len(classes)} classes found; correct the splits or add its images"
         )
     return {split: sorted(splits.get(split, [])) for split in SPLITS}
@@ -133,18 +133,15 @@ def read_splits(path: Path, name: str) -> ClassSplits | None:
         content = content[name]
     if not _are_splits(content):
         raise DataError(
-            f"{path}: splits are lists of class names under {', '.join(SPLITS)}, each class in one, "
-            f"got {str(content)[:60]!r}; correct the file"
+            f"{at(path)}: splits must be lists of class names under {', '.join(SPLITS)}, each class in one of them, "
+            f"got {short(content)}; correct the file"
         )
     splits: ClassSplits = content
     return splits
 
 
 def _content(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: splits are a readable JSON file, got {error}; correct the file") from error
+    return read_json(path, DataError, "correct the splits file")
 
 
 def _are_splits(content: object) -> bool:

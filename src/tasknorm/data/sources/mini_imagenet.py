@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from tasknorm.data.formats.pixels import lanczos
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.image_files import ImageFiles
 from tasknorm.data.sources.source import plain_spec
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, short
 
 LISTS = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
 
@@ -42,17 +43,27 @@ class MiniImagenet(ImageFiles):
         """The files of each class, in the order of the list."""
         if file not in places:
             raise DataError(
-                f"{self.tree.path}: miniImageNet comes with {', '.join(LISTS.values())}, got no {file}; add "
-                "Ravi and Larochelle's lists"
+                f"{at(self.tree.path)}: there is no {file} here; add Ravi and Larochelle's lists "
+                f"({', '.join(LISTS.values())})"
             )
         found: dict[str, list[str]] = {}
-        text = self.tree.read(places[file]).decode(errors="replace")
-        for line, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
-            image, label = row.get("filename"), row.get("label")
+        for line, (image, label) in self._lines(places[file]):
             if not image or not label or image not in places:
                 raise DataError(
-                    f"{self.tree.where(places[file])}, line {line}: each line names an image that is there "
-                    f"and its label, got {image!r} and {label!r}; correct the list or add the image"
+                    f"{self.tree.where(places[file])}, line {line}: a line must name an image that is here and its "
+                    f"label, got {short(image)} and {short(label)}; correct the list or add the image"
                 )
             found.setdefault(label, []).append(places[image])
         return dict(sorted(found.items()))
+
+    def _lines(self, name: str) -> Iterator[tuple[int, tuple[str | None, str | None]]]:
+        """Image and label of each line after the first, and its number."""
+        try:
+            text = self.tree.read(name).decode()
+            for line, row in enumerate(csv.DictReader(io.StringIO(text)), start=2):
+                yield line, (row.get("filename"), row.get("label"))
+        except UnicodeDecodeError as error:
+            where = f"{self.tree.where(name)}, byte {error.start}"
+            raise DataError(f"{where}: a list must be UTF-8 text; save it so") from None
+        except csv.Error as error:
+            raise DataError(f"{self.tree.where(name)}: this is not a CSV file ({error}); correct the list") from None

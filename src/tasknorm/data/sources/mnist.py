@@ -10,7 +10,7 @@ from tasknorm.data.formats.idx import read_idx
 from tasknorm.data.formats.pixels import Pixels, lanczos
 from tasknorm.data.formats.tree import stamp
 from tasknorm.data.sources.source import plain_spec
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 FILES = ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -34,8 +34,8 @@ class Mnist:
         self._images, labels = (read_idx(file) for file in self._paths)
         if self._images.ndim != 3 or labels.shape != self._images.shape[:1] or int(labels.max()) > 9:
             raise DataError(
-                f"{path}: MNIST is as many images as labels from 0 to 9, got arrays of {self._images.shape} "
-                f"and {labels.shape} with labels up to {labels.max()}; fetch both files again"
+                f"{at(path)}: MNIST needs as many images (images, height, width) as labels from 0 to 9, got arrays of "
+                f"{self._images.shape} and {labels.shape} with labels up to {labels.max()}; fetch both files again"
             )
         self._rows = [np.flatnonzero(labels == digit) for digit in range(10)]
         self.spec = plain_spec("mnist", {"test": {f"class_{i}": len(rows) for i, rows in enumerate(self._rows)}})
@@ -55,4 +55,6 @@ def _found(folder: Path, file: str) -> Path:
     for path in (folder / file, folder / f"{file}.gz"):
         if path.is_file():
             return path
-    raise DataError(f"{folder}: MNIST is a folder with {' and '.join(FILES)}, got no {file}; fetch it")
+    raise DataError(
+        f"{at(folder)}: there is no {file} here, plain or gzipped; fetch it: `tasknorm data download mnist`"
+    )

@@ -19,7 +19,7 @@ from tasknorm.data.sources.omniglot import Omniglot, alphabets, vinyals
 from tasknorm.data.sources.quickdraw import QuickDraw
 from tasknorm.data.sources.record_folder import RecordFolder
 from tasknorm.data.sources.source import Source
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 SOURCES: dict[str, Callable[..., Source]] = {
     "glyphs": Glyphs,
@@ -63,8 +63,8 @@ def opened(source: str | Path | Source, root: Path | None = None) -> Source:
     near = get_close_matches(str(source), ["glyphs", *present(root)], 1) or get_close_matches(str(source), SOURCES, 1)
     hint = f"did you mean {near[0]!r}? Otherwise" if near else "correct it, or"
     raise DataError(
-        f"{source}: a source is glyphs, or in {root} (there: {', '.join(present(root)) or 'nothing'}), or a "
-        f"path; {hint} see `tasknorm data list` for how to get it"
+        f"{at(source)}: there is no data set or path of this name; known: glyphs, and in {at(root)} "
+        f"{at(', '.join(present(root))) or 'nothing'}; {hint} see `tasknorm data list` for how to get it"
     )
 
 

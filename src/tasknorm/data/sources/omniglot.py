@@ -18,7 +18,7 @@ from tasknorm.data.formats.pixels import Pixels, decoded, nearest
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.source import bilevel_spec, plain_spec, shuffled
 from tasknorm.data.spec import Spec
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 Drawings: TypeAlias = Mapping[str, int]  # "Alphabet/characterNN" -> how many drawings
 
@@ -111,7 +111,7 @@ class Omniglot:
         self._files = _files_by_character(self._trees)
         if len(self._files) != CHARACTERS:
             raise DataError(
-                f"{path}: Omniglot has {CHARACTERS} characters in <alphabet>/<character> folders below "
+                f"{at(path)}: Omniglot needs {CHARACTERS} characters in <alphabet>/<character> folders below "
                 f"{' and '.join(PARTS)}, got {len(self._files)}; unpack or download both parts"
             )
         self._ink = lru_cache(maxsize=256)(_ink)  # a character's rotations are read one after the other

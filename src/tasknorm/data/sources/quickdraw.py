@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from tasknorm.data.formats.npy import START, npy_header
 from tasknorm.data.formats.pixels import Pixels, bilinear
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.folder import ClassSplits, read_splits, splits_of
 from tasknorm.data.sources.source import plain_spec
 from tasknorm.data.spec import SPLITS
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, one_line
 
 SIDE = 28
-RULE = f"a class is a whole .npy file of uint8 and shape (drawings, {SIDE * SIDE})"
+RULE = f"a class must be a whole .npy file of uint8 and shape (drawings, {SIDE * SIDE})"
 
 
 class QuickDraw:
@@ -38,7 +38,7 @@ class QuickDraw:
         self.origin = str(Path(path).resolve())
         self._files = {PurePosixPath(name).stem: name for name in self.tree.names if name.endswith(".npy")}
         if not self._files:
-            raise DataError(f"{path}: Quick Draw is one <class>.npy per class, got none; correct the path")
+            raise DataError(f"{at(path)}: there is no <class>.npy file here; correct the path")
         if isinstance(splits, (str, Path)):
             splits = read_splits(Path(splits), "quickdraw")
         chosen = splits_of(self._files, splits, str(path))
@@ -58,30 +58,24 @@ class QuickDraw:
 
     def _drawings(self, class_name: str) -> int:
         """How many drawings a class has, from its file's header; checks that the file is as long as that."""
-        name = self._files[class_name]
+        return self._header(self._files[class_name])[0][0]
+
+    def _header(self, name: str) -> tuple[tuple[int, ...], int]:
+        """The shape `(drawings, 784)` of a file, and where its data begins."""
         try:
-            return _counted(self.tree.start(name, 512), self.tree.size(name))
-        except (ValueError, EOFError) as error:
-            raise DataError(f"{self.tree.where(name)}: {RULE}, got {error}; fetch it again") from error
+            shape, begin = npy_header(self.tree.start(name, START), self.tree.size(name))
+            if len(shape) != 2 or shape[1] != SIDE * SIDE:
+                raise ValueError(f"the shape {shape}")
+        except DataError:
+            raise
+        except ValueError as error:
+            raise DataError(f"{self.tree.where(name)}: {RULE}, got {one_line(str(error))}; fetch it again") from error
+        return shape, begin
 
     def _read(self, class_id: int) -> Pixels:
         """`(drawings, 784)`; mapped, if it is a file of its own."""
         name = self._files[self.spec.class_names[class_id]]
+        shape, begin = self._header(name)
         if self.tree.path.is_dir():
-            mapped: Pixels = np.load(self.tree.path / name, mmap_mode="r")
-            return mapped
-        bitmaps: Pixels = np.load(io.BytesIO(self.tree.read(name)), allow_pickle=False)
-        return bitmaps
-
-
-def _counted(start: bytes, size: int) -> int:
-    """The number of drawings in a `.npy` file of `size` bytes that begins with `start`."""
-    file = io.BytesIO(start)
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if len(shape) != 2 or shape[1] != SIDE * SIDE or dtype != np.uint8 or fortran:
-        raise ValueError(f"{dtype} of shape {shape}")
-    if size != file.tell() + shape[0] * shape[1]:
-        raise ValueError(f"{size} bytes for shape {shape}")
-    return int(shape[0])
+            return np.memmap(self.tree.path / name, np.uint8, "r", begin, shape)
+        return np.frombuffer(self.tree.read(name), np.uint8, offset=begin).reshape(shape)

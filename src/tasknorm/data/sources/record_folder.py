@@ -11,7 +11,7 @@ from tasknorm.data.formats.pixels import Pixels, antialiased, bilinear, decoded
 from tasknorm.data.formats.records import RecordFile
 from tasknorm.data.formats.tree import stamp
 from tasknorm.data.sources.source import images_by_class, own_images
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 
 class RecordFolder:
@@ -38,8 +38,8 @@ class RecordFolder:
         missing = [path for path in missing if not path.is_file()]
         if missing:
             raise DataError(
-                f"{missing[0]}: each class of {FILE_NAME} has its file, {len(missing)} are missing; copy "
-                "them, or convert the data set again"
+                f"{at(missing[0])}: the file of a class in {FILE_NAME} is missing ({len(missing)} in all); copy it, or "
+                "convert the data set again"
             )
 
     def image(self, class_id: int, number: int) -> Pixels:
@@ -50,8 +50,8 @@ class RecordFolder:
         for number, (_, label) in zip(numbers, examples, strict=True):
             if label != class_id:
                 raise DataError(
-                    f"{self.where(class_id, number)}: a record's label is its class id {class_id}, got "
-                    f"{label}; the spec contradicts the file, convert the data set again"
+                    f"{self.where(class_id, number)}: the label must be the class id {class_id}, got {label}; the spec "
+                    "contradicts the file, convert the data set again"
                 )
         places = (self.where(class_id, number) for number in numbers)
         return [
@@ -60,7 +60,7 @@ class RecordFolder:
         ]
 
     def where(self, class_id: int, number: int) -> str:
-        return f"{self._files[class_id].path}, record {number}"
+        return at(self._files[class_id].path, f"record {number}")
 
     def fingerprint(self) -> str:
         paths = [self.path / FILE_NAME, *(file.path for file in self._files if file.path.is_file())]
@@ -71,7 +71,7 @@ class RecordFolder:
         file = self._files[class_id]
         if len(file) != self._counts[class_id]:
             raise DataError(
-                f"{file.path}: {FILE_NAME} says {self._counts[class_id]} images, the file holds {len(file)}; "
+                f"{at(file.path)}: the file holds {len(file)} images, and {FILE_NAME} says {self._counts[class_id]}; "
                 "copy the file again, or convert the data set again"
             )
         return file

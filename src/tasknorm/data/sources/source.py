@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from tasknorm.data.formats.pixels import Pixels, Resize
 from tasknorm.data.spec import SPLITS, Spec, Split
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, one_line
 
 OF_PAPERS = (  # data sets whose protocols say how images are read; Tiny-ImageNet stands in for ILSVRC
     *("ilsvrc_2012", "omniglot", "aircraft", "cu_birds", "dtd", "quickdraw", "fungi", "vgg_flower", "traffic_sign"),
@@ -133,5 +133,8 @@ def chosen_split(spec: Spec, name: str) -> Split:
     """
     filled = [split for split in SPLITS if split in spec.splits and spec.splits[split].classes]
     if name not in filled:
-        raise DataError(f"{spec.name}: its filled splits are {', '.join(filled) or 'none'}, got {name!r}; choose one")
+        raise DataError(
+            f"{one_line(spec.name)}: there are no classes in the split {name!r}; choose one that has some "
+            f"({', '.join(filled) or 'none has'})"
+        )
     return spec.splits[name]
