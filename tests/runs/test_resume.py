@@ -66,7 +66,7 @@ def test_interrupted_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
         code, _, err = ended(process)
         done = metrics(tmp_path / "run")[-1]["iteration"]
         assert code == 128 + number
-        assert f"stopped after iteration {done}; go on with: tasknorm train --out {tmp_path / 'run'} --resume" in err
+        assert f"stopped after iteration {done}; continue with: tasknorm train --out {tmp_path / 'run'} --resume" in err
         assert (tmp_path / "run" / "checkpoints" / f"{done:08d}").is_dir()
         assert done >= before + 3
         assert "Traceback" not in err

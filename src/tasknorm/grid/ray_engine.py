@@ -22,7 +22,7 @@ class RayEngine:
     Args:
         grid: the folder of the runs' folders, the same on every machine of the cluster.
         processes: runs at a time, if Ray is started on this machine.
-        threads: of each run.
+        threads: CPU threads of each run.
 
     Raises:
         ModuleNotFoundError: if Ray is not installed.

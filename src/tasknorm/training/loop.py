@@ -44,10 +44,10 @@ def train(
 
     Args:
         learner: with its initial weights, on its device.
-        settings: of the run.
+        settings: the run's settings.
         episode: training task number i, ready for the learner but for its device.
         validate: accuracies of a learner on the validation tasks, by norm and source.
-        folder: of the run.
+        folder: the run's folder.
         processes: the processes that train together; this one alone if left out.
 
     Returns:
@@ -170,8 +170,8 @@ def _resume(
 
 def _other_threads(iteration: int, before: int, now: int) -> str:
     return (
-        f"iterations up to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
-        f"will agree with an unbroken run to rounding, not to the bit (for that, set OMP_NUM_THREADS={before})"
+        f"iterations 1 to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
+        f"will equal those of an unbroken run up to rounding; for equal bits set OMP_NUM_THREADS={before}"
     )
 
 
@@ -199,7 +199,7 @@ def _signals() -> Iterator[list[int]]:
 
 @contextmanager
 def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
-    hint = f"go on with: tasknorm train --out {folder} --resume"
+    hint = f"continue with: tasknorm train --out {folder} --resume"
     try:
         yield
     except StoppedError as error:
@@ -207,4 +207,4 @@ def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
     except DivergedError as error:
         raise DivergedError(f"{error}; the last good checkpoint is in {RunFolder(folder).checkpoints}") from None
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; {hint}, under torchrun again") from None
+        raise LostProcessError(f"{error}; {hint}, under torchrun as before") from None

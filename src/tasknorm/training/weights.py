@@ -40,13 +40,13 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
         WeightsError: if the file is damaged or says something else about itself than `about`.
     """
     if not path.is_file():
-        raise WeightsError(f"{path}: there are no such weights; correct the path, or finish the training")
+        raise WeightsError(f"weights not found: {path}; correct the path, or finish the training")
     try:
         with safe_open(path, "pt") as file:
             check_label(path, json.loads((file.metadata() or {}).get("about", "{}")), about)
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
-        raise WeightsError(f"{path}: damaged, {error}; restore it or train again") from None
+        raise WeightsError(f"{path}: damaged ({error}); restore the file, or train again") from None
 
 
 def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
