@@ -172,6 +172,17 @@ def test_damaged_metrics_are_named_by_file_and_line(unfinished):
     assert json.loads((unfinished / "result.json").read_text())["missing_iterations"] == [3]
 
 
+def test_a_result_stays_if_a_longer_run_cannot_begin(tmp_path):
+    run(tiny(), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write("garbage\n")
+    before = contents(tmp_path / "run")
+    result = CliRunner().invoke(app, ["train", "--out", str(tmp_path / "run"), "--resume", "--iterations", "14"])
+    assert result.exit_code == 2
+    assert "line 16: damaged" in result.stderr
+    assert contents(tmp_path / "run") == before
+
+
 def test_lost_metrics_are_told(unfinished):
     (unfinished / "metrics.jsonl").unlink()
     code, _, err = resumed(unfinished)

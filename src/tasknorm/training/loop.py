@@ -22,6 +22,7 @@ from tasknorm.settings import Settings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
+from tasknorm.training.metrics import read_metrics
 from tasknorm.training.watch import Watch
 from tasknorm.training.weights import label, load_into, weights_of, write_weights
 
@@ -120,6 +121,18 @@ def train(
         if settings.validate_every and not best:  # it was stopped before its first validation, and is long enough
             validated(settings.iterations)
     return threads
+
+
+def check_resumable(settings: Settings, folder: Path) -> None:
+    """Raise at once what `train` would raise on resuming, while nothing has been changed.
+
+    Raises:
+        WeightsError: if all checkpoints are damaged, or belong to another learner or norm.
+        DataError: if a line of `metrics.jsonl` is damaged.
+    """
+    files = RunFolder(folder)
+    newest_checkpoint(files.checkpoints, label(settings.learner, settings.trained_norm), lambda text: None)
+    read_metrics(files.metrics)
 
 
 def learning_rate(settings: Settings, iteration: int) -> float:
