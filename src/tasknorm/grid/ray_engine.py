@@ -17,8 +17,8 @@ RESTARTS = 3  # times that a worker tries a run again from its checkpoint after 
 class RayEngine:
     """Each run a task of `threads` cores, and of one GPU where the cluster has any.
 
-    Connects to the cluster at RAY_ADDRESS, or starts Ray on this machine. A run is tried again from its checkpoint: up to
-    `RETRIES` times if its worker or machine is lost, up to `RESTARTS` times if its process is killed.
+    Connects to the cluster at RAY_ADDRESS, or starts Ray on this machine. A run is tried again from its checkpoint, up
+    to `RETRIES` times if its worker or machine is lost, and up to `RESTARTS` times if its process is killed.
 
     Args:
         grid: the folder of the runs' folders, the same on every machine of the cluster.
