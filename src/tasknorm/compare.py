@@ -47,11 +47,11 @@ def compare(
     Args:
         question: settings that differ from the papers': learner, source, way, shot, ...
         norms: labels of the norms to compare.
-        folder: holds a folder for each training.
-        minutes: what it may take in all; every training gets the same number of iterations.
-        iterations: of each training, in place of what fits into `minutes`.
+        folder: the comparison's folder, which holds a folder for each training.
+        minutes: the time for everything; every training gets the same number of iterations.
+        iterations: iterations of each training, in place of what fits into `minutes`.
         processes: trainings at a time; as many as cores, if left out.
-        say: is told how it goes.
+        say: takes lines of text on the progress.
 
     Raises:
         SettingsError: if a setting or norm is unknown, or the time too short.
@@ -62,7 +62,7 @@ def compare(
     processes = processes or cores()
     trained = list(dict.fromkeys("CBN" if norm in SHARED else norm for norm in _known(norms)))
     if iterations is None and (iterations := _recorded(folder)) is not None:
-        say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
+        say(f"continuing the comparison in {folder}, of {iterations} iterations each; for others, choose another --out")
     runs = planned(question, trained, iterations or LEAST, folder)
     wanted = _check_tasks(question, trained)
     if wanted.skip_bad:
@@ -117,9 +117,9 @@ def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float,
     """How many iterations each training may have if all runs are to end in time.
 
     Args:
-        runs: of a few iterations each.
+        runs: the same runs with a few iterations each.
         known: the speed of each kind of run.
-        seconds: for all runs.
+        seconds: the time for all runs.
         processes: runs at a time.
 
     Raises:
@@ -131,7 +131,9 @@ def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float,
     few = sum(run.seconds(known[run.kind()]) for run in there) / processes + rounds * START
     if few > seconds:
         least = few / RESERVE / 60 + 0.5
-        raise SettingsError(f"budget must leave time for {LEAST} iterations; give it at least {least:.1f} minutes")
+        raise SettingsError(
+            f"budget is too short for {LEAST} iterations of each training; give it at least {least:.1f} minutes"
+        )
     per_iteration = sum(known[run.at(Path()).kind()].iteration for run in trainings) / processes
     return (trainings[0].settings.length + int((seconds - few) / per_iteration)) // 10 * 10
 

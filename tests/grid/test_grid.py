@@ -77,9 +77,9 @@ def test_grids_that_cannot_be_done_are_refused(tmp_path):
     run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
     with pytest.raises(SettingsError, match=r"shot=2 contradicts the run in .*one, which has shot=1"):
         run_grid([GridRun("one", tiny(test_tasks=0, iterations=1, shot=2))], tmp_path)
-    with pytest.raises(SettingsError, match="twice"):
+    with pytest.raises(SettingsError, match="two runs of the grid are named two"):
         run_grid([GridRun("two", tiny()), GridRun("two", tiny())], tmp_path)
-    with pytest.raises(SettingsError, match="three needs two, not in the grid"):
+    with pytest.raises(SettingsError, match="three needs runs that are not in the grid: two"):
         run_grid([GridRun("three", tiny(), needs=("two",))], tmp_path)
     with pytest.raises(SettingsError, match="one of local, ray, got 'slurm'"):
         run_grid([GridRun("two", tiny())], tmp_path, "slurm")

@@ -2,7 +2,7 @@
 
 from tasknorm.training.checkpoint import last_iteration
 from tasknorm.training.folder import RunFolder
-from tasknorm.training.loop import train
+from tasknorm.training.loop import check_resumable, train
 from tasknorm.training.metrics import Line, last_metrics, missing_iterations, read_metrics
 from tasknorm.training.pretraining import load_pretrained, pretrain
 from tasknorm.training.recomputation import as_first_computed, recompute
@@ -12,6 +12,7 @@ __all__ = [
     "Line",
     "RunFolder",
     "as_first_computed",
+    "check_resumable",
     "label",
     "last_iteration",
     "last_metrics",

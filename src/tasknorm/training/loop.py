@@ -22,6 +22,7 @@ from tasknorm.settings import Settings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
+from tasknorm.training.metrics import read_metrics
 from tasknorm.training.watch import Watch
 from tasknorm.training.weights import label, load_into, weights_of, write_weights
 
@@ -44,10 +45,10 @@ def train(
 
     Args:
         learner: with its initial weights, on its device.
-        settings: of the run.
+        settings: the run's settings.
         episode: training task number i, ready for the learner but for its device.
         validate: accuracies of a learner on the validation tasks, by norm and source.
-        folder: of the run.
+        folder: the run's folder.
         processes: the processes that train together; this one alone if left out.
 
     Returns:
@@ -122,6 +123,18 @@ def train(
     return threads
 
 
+def check_resumable(settings: Settings, folder: Path) -> None:
+    """Raise at once what `train` would raise on resuming, while nothing has been changed.
+
+    Raises:
+        WeightsError: if all checkpoints are damaged, or belong to another learner or norm.
+        DataError: if a line of `metrics.jsonl` is damaged.
+    """
+    files = RunFolder(folder)
+    newest_checkpoint(files.checkpoints, label(settings.learner, settings.trained_norm), lambda text: None)
+    read_metrics(files.metrics)
+
+
 def learning_rate(settings: Settings, iteration: int) -> float:
     """The learning rate of an iteration, the first being 1."""
     halvings = (iteration - 1) // settings.halve_every if settings.halve_every else 0
@@ -170,8 +183,8 @@ def _resume(
 
 def _other_threads(iteration: int, before: int, now: int) -> str:
     return (
-        f"iterations up to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
-        f"will agree with an unbroken run to rounding, not to the bit (for that, set OMP_NUM_THREADS={before})"
+        f"iterations 1 to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
+        f"will equal those of an unbroken run up to rounding; for equal bits set OMP_NUM_THREADS={before}"
     )
 
 
@@ -199,7 +212,7 @@ def _signals() -> Iterator[list[int]]:
 
 @contextmanager
 def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
-    hint = f"go on with: tasknorm train --out {folder} --resume"
+    hint = f"continue with: tasknorm train --out {folder} --resume"
     try:
         yield
     except StoppedError as error:
@@ -207,4 +220,4 @@ def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
     except DivergedError as error:
         raise DivergedError(f"{error}; the last good checkpoint is in {RunFolder(folder).checkpoints}") from None
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; {hint}, under torchrun again") from None
+        raise LostProcessError(f"{error}; {hint}, under torchrun as before") from None
