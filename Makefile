@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY)
 
 demo: $(READY)
-	$(BIN)/tasknorm compare --budget 4 --out demo
+	$(BIN)/tasknorm compare --learner protonets --budget 4 --out demo
 
 examples: $(READY)
 	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done

@@ -1,10 +1,11 @@
-"""One training step of ProtoNets and CNAPs: the learners' joint pass against two, context and targets apart.
+"""Speed of a training step of ProtoNets and CNAPs: one joint pass against two passes, context and targets apart.
 
 ProtoNets: Conv-4 of 64 filters, 20-way 1-shot with 5 targets a class, 28 pixels. CNAPs: the small ResNet, 5-way 5-shot
-with 10 targets a class, 8 tasks at a time. TaskNorm-I throughout. Taken in turn in one process; losses are compared.
+with 10 targets a class, 8 tasks at a time. The norm is TaskNorm-I. Both ways are timed in turn in one process and
+must give the same losses.
 
-    python benchmarks/episode.py           half a minute
-    python benchmarks/episode.py --json    the same as JSON
+    python benchmarks/episode.py           prints a table; takes half a minute
+    python benchmarks/episode.py --json    prints JSON
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def episodes(tasks: int, way: int, shot: int, targets: int) -> list[Episode]:
 
 
 def two_passes_protonets(learner: ProtoNets, tasks: list[Episode]) -> Iterator[Tensor]:
-    """The losses, task by task, context and targets apart."""
+    """The loss of each task, by separate passes of context and targets."""
     for task in tasks:
         with tasknorm.context(learner.net):
             context = learner.net(task.context_x)
@@ -52,7 +53,7 @@ def two_passes_protonets(learner: ProtoNets, tasks: list[Episode]) -> Iterator[T
 
 
 def two_passes_cnaps(learner: CNAPs, tasks: list[Episode]) -> Iterator[Tensor]:
-    """The losses, task by task, context and targets apart."""
+    """The loss of each task, by separate passes of context and targets."""
     assert learner.film_generator is not None
     for task in tasks:
         film = learner._film(task.context_x[None])
@@ -67,7 +68,7 @@ def two_passes_cnaps(learner: CNAPs, tasks: list[Episode]) -> Iterator[Tensor]:
 
 
 def step_of(learner: Any, losses: Callable[[], Iterable[Tensor]]) -> Step:
-    """Forward and backward of one meta-batch, each part of it when it comes; returns the loss."""
+    """A function that runs forward and backward on one meta-batch, loss by loss, and returns the total loss."""
 
     def step() -> float:
         learner.zero_grad()
@@ -81,10 +82,10 @@ def step_of(learner: Any, losses: Callable[[], Iterable[Tensor]]) -> Step:
 
 
 def measure(steps: dict[str, Step], tasks: int, repeats: int) -> dict[str, Any]:
-    """Tasks a second of both ways, and their ratio."""
+    """Tasks per second of both ways, and their ratio."""
     losses = {name: step() for name, step in steps.items()}
     if abs(losses["joint"] - losses["two passes"]) > 1e-3 * abs(losses["joint"]):
-        raise SystemExit(f"the losses differ: {losses}")
+        raise SystemExit(f"the losses of the two ways differ by more than 0.1 %: {losses}")
     seconds = fastest(steps, repeats)
     return {
         "tasks_per_second": {name: round(tasks / value, 1) for name, value in seconds.items()},
@@ -94,8 +95,8 @@ def measure(steps: dict[str, Step], tasks: int, repeats: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--repeats", type=int, default=10, help="runs of each, of which the fastest counts")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--repeats", type=int, default=10, help="timed runs of each way, of which the fastest counts")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     torch.manual_seed(0)
@@ -125,7 +126,7 @@ def main() -> None:
         print(json.dumps({"torch": torch.__version__, "threads": 2} | results, indent=1))
         return
     for name, result in results.items():
-        print(f"{name:12}{result['tasks_per_second']}  joint {result['ratio_to_two_passes']} times two passes")
+        print(f"{name:12}{result['tasks_per_second']}  a joint pass is {result['ratio_to_two_passes']} times as fast")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Speed and memory of every norm in a training step, as ratios to eager `nn.BatchNorm2d` in the same process.
 
 A step is forward and backward of one layer, in training, over a joint pass of context and target (half the batch
-each), on one thread; the phase is entered once around the steps, as a network enters it once for all its layers. Each
-ratio is of the fastest of several runs, taken in turn with BatchNorm's; the figure for a norm is the geometric mean
-over the shapes. Memory is the peak of the bytes that a step allocates, by torch's profiler.
+each), on one thread. The phase is entered once around the steps, as a network enters it once for all its layers. Each
+ratio compares the fastest of several runs with the fastest of BatchNorm's, timed in turn. The figure for a norm is the
+geometric mean over the shapes. Memory is the peak of the bytes that a step allocates, by torch's profiler.
 
     python benchmarks/layers.py              all norms, eager and compiled: 5 to 15 minutes
-    python benchmarks/layers.py --quick      smaller, within 30 seconds
-    python benchmarks/layers.py --json       the same as JSON
+    python benchmarks/layers.py --quick      three small shapes, only TaskNorm-I compiled: 30 seconds
+    python benchmarks/layers.py --json       prints JSON
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Step = Callable[[], None]
 
 
 class Transcription(nn.Module):
-    """TaskNorm-I with equations 2 to 4 and 8 to 11 in plain operations: what the layers are there to beat."""
+    """TaskNorm-I with equations 2 to 4 and 8 to 11 in plain operations: what our layers should beat."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def has_compiler() -> bool:
 
 
 def trained(label: str, shape: tuple[int, ...]) -> tasknorm.Norm:
-    """A norm in training mode; Baseline with running moments."""
+    """The norm with this label, in training mode, as if it had running moments, which Baseline needs."""
     norm = tasknorm.NORMS[label](shape[1])
     norm.num_batches_tracked.fill_(1)
     return norm.train()
@@ -148,9 +148,9 @@ def table(ratios: dict[str, dict[str, dict[str, float]]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--quick", action="store_true", help="three small shapes, only TaskNorm-I compiled")
-    parser.add_argument("--eager", action="store_true", help="leave the compiler out")
+    parser.add_argument("--eager", action="store_true", help="skip the compiled norms")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     compiled = {"TaskNorm-I"} if arguments.quick else set(tasknorm.NORMS)

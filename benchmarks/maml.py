@@ -1,13 +1,13 @@
-"""One MAML meta-iteration against `higher` and `torchopt`: tasks a second and memory, all taken in turn in one process.
+"""One MAML meta-iteration against `higher` and `torchopt`: tasks per second and memory, timed in turn in one process.
 
-First order, the deciding figure: 32 tasks of Omniglot's 5-way 1-shot shapes, 5 context and 5 target images, the
-stride-2 Conv-4 of 64 filters, one inner step, batch norm by the batch at hand (TBN). Second order: 5 inner steps and 15
-targets a class. All three compute the same meta-gradient, which is checked first, in float64.
+First order, the figure that counts: 32 tasks with the shapes of 5-way 1-shot Omniglot, 5 context and 5 target images,
+the stride-2 Conv-4 of 64 filters, one inner step, and batch norm with the moments of the batch (TBN). Second order: 4
+tasks, 5 inner steps and 15 targets per class. All three must compute the same meta-gradient, checked in float64.
 
     pip install -c constraints.txt -e '.[bench]'
-    python benchmarks/maml.py              about 5 minutes
-    python benchmarks/maml.py --eager      without the compiler
-    python benchmarks/maml.py --json       the same as JSON
+    python benchmarks/maml.py              prints a table; takes about 5 minutes
+    python benchmarks/maml.py --eager      skips the compiled version of ours
+    python benchmarks/maml.py --json       prints JSON
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Step = Callable[[], Gradients]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured."""
+    """The tasks and the inner loop that are measured."""
 
     tasks: int
     targets: int
@@ -56,7 +56,7 @@ SECOND_ORDER = Setting(tasks=4, targets=15, steps=5, first_order=False)
 
 
 class BatchNorm(nn.Module):
-    """torch's batch norm by the batch at hand, with an offset alone, as MAML's reference code has it."""
+    """torch's batch norm with the moments of the batch and an offset alone, as in MAML's reference code."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class BatchNorm(nn.Module):
 
 
 class PeersNet(nn.Module):
-    """Conv-4 out of torch's own layers, with the names of ours."""
+    """Conv-4 made of torch's own layers, with the same parameter names as our net."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,7 +105,9 @@ def our_step(setting: Setting, tasks: list[Episode], *, compiled: bool = False) 
         net, inner_lr=INNER_LR, inner_steps=setting.steps, first_order=setting.first_order, compiled=compiled
     )
 
-    at_once = len(tasks) if setting.first_order else 1  # the graphs of many tasks at once need many times the memory
+    at_once = (
+        len(tasks) if setting.first_order else 1
+    )  # second order: the graphs of several tasks need several times the memory
 
     def step() -> Gradients:
         net.zero_grad()
@@ -126,7 +128,7 @@ def peers_net(dtype: torch.dtype) -> PeersNet:
 
 
 def higher_step(setting: Setting, tasks: list[Episode]) -> Step:
-    """One meta-iteration of `higher`, as its own MAML example goes about it."""
+    """One meta-iteration of `higher`, as in its own MAML example."""
     net = peers_net(tasks[0].context_x.dtype)
     names = [name for name, _ in net.named_parameters()]
     sgd = torch.optim.SGD([p for name, p in net.named_parameters() if "norm" not in name], lr=INNER_LR)
@@ -153,7 +155,7 @@ def higher_step(setting: Setting, tasks: list[Episode]) -> Step:
 
 
 def torchopt_step(setting: Setting, tasks: list[Episode]) -> Step:
-    """One meta-iteration of `torchopt`, by its functional interface, the faster of its two."""
+    """One meta-iteration of `torchopt`, by its functional interface, which is the faster of its two."""
     net = peers_net(tasks[0].context_x.dtype)
     outer = dict(net.named_parameters())
     adapted: dict[str, Tensor] = {name: p for name, p in outer.items() if "norm" not in name}
@@ -190,9 +192,9 @@ def steps_of(setting: Setting, dtype: torch.dtype, *, compiled: bool) -> dict[st
 
 
 def difference(setting: Setting, *, compiled: bool) -> float:
-    """The largest difference between our meta-gradient and all others, relative to its largest entry.
+    """The largest difference between our meta-gradient and any other, relative to the largest entry of ours.
 
-    In float64: in float32 a rounding error may carry an activation over the ReLU's kink, which is no error of anyone's.
+    Computed in float64: in float32, rounding may carry an activation across the ReLU's kink, which is nobody's error.
     """
     gradients = {name: step() for name, step in steps_of(setting, torch.float64, compiled=compiled).items()}
     ours = gradients.pop("tasknorm")
@@ -201,7 +203,7 @@ def difference(setting: Setting, *, compiled: bool) -> float:
 
 
 def measure(setting: Setting, repeats: int, *, compiled: bool) -> dict[str, Any]:
-    """Tasks a second and memory of each library, and our ratios to the better peer."""
+    """Tasks per second and memory of each library, and our ratios to the better of the two others."""
     steps = steps_of(setting, torch.float32, compiled=compiled)
     seconds = fastest(steps, repeats)
     megabytes = {name: peak_bytes(step) / 1e6 for name, step in steps.items()}
@@ -224,9 +226,11 @@ def _gradients(net: nn.Module) -> Gradients:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--eager", action="store_true", help="leave the compiler out")
-    parser.add_argument("--repeats", type=int, default=20, help="runs of each, of which the fastest counts")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--eager", action="store_true", help="skip the compiled version of ours")
+    parser.add_argument(
+        "--repeats", type=int, default=20, help="timed runs of each library, of which the fastest counts"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     keep_freed_memory()  # as training does
@@ -235,7 +239,7 @@ def main() -> None:
         "second_order": measure(SECOND_ORDER, arguments.repeats, compiled=False),
     }
     if max(result["gradient_difference"] for result in results.values()) > 1e-5:
-        raise SystemExit(f"the meta-gradients differ: {results}")
+        raise SystemExit(f"the meta-gradients differ by more than 1e-5 of their largest entry: {results}")
     if arguments.json:
         print(json.dumps({"torch": torch.__version__, "threads": 2} | results, indent=1))
         return
@@ -243,7 +247,8 @@ def main() -> None:
         print(order)
         for name, rate in result["tasks_per_second"].items():
             print(f"  {name:20}{rate:8.1f} tasks/s{result['megabytes'][name]:10.1f} MB")
-        print(f"  {result['ratio_to_best_peer']} times the better peer, {result['ratio_to_best_peer_eager']} in eager")
+        best, eager = result["ratio_to_best_peer"], result["ratio_to_best_peer_eager"]
+        print(f"  tasknorm is {best} times as fast as the better of the others, {eager} times in eager mode")
 
 
 if __name__ == "__main__":

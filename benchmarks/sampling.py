@@ -1,11 +1,11 @@
-"""How fast episodes come: fixed and variable ones from a cache, and variable ones straight from JPEG records.
+"""Speed of sampling: fixed and variable episodes from a cache, and variable episodes straight from JPEG records.
 
-    python benchmarks/sampling.py            a table
-    python benchmarks/sampling.py --json     the same as JSON
+    python benchmarks/sampling.py            prints a table
+    python benchmarks/sampling.py --json     prints JSON
 
-Fixed episodes are 5-way 1-shot with 15 targets per class at 28 px. Variable ones are Meta-Dataset's at
-meta-training, 84 px, from JPEGs of 64 px: 160 classes of 50, which this script makes. Images are counted as
-uint8 batches. The reference is Meta-Dataset's own TensorFlow pipeline on two CPU cores: 12.8 variable
+Fixed episodes are 5-way 1-shot with 15 targets per class at 28 px. Variable episodes are those of Meta-Dataset at
+meta-train, 84 px, from JPEGs of 64 px: 160 classes of 50 images, which this script makes. Episodes come as uint8
+batches, before any scaling. The reference is Meta-Dataset's own TensorFlow pipeline on two CPU cores: 12.8 variable
 episodes/s, 6000 images/s.
 """
 
@@ -48,7 +48,7 @@ def records(folder: Path, classes: int) -> RecordFolder:
 
 
 def speed(episodes: Episodes, seconds: float) -> dict[str, float]:
-    """Episodes and images per second, after a first one."""
+    """Episodes and images per second, not counting the first episode."""
     running = iter(episodes)
     next(running)
     start, count, images = time.perf_counter(), 0, 0
@@ -61,7 +61,7 @@ def speed(episodes: Episodes, seconds: float) -> dict[str, float]:
 
 
 def measure(folder: Path, seconds: float, workers: int, classes: int) -> dict[str, dict[str, float]]:
-    """All three, by name."""
+    """The speed of each of the three, by name."""
     glyphs = Cached(Glyphs(), 28, folder=folder / "cache")
     source = records(folder / "records", classes)
     fixed = FixedSampler(glyphs.spec.splits["train"], way=5, shot=1, targets=15)
@@ -76,10 +76,10 @@ def measure(folder: Path, seconds: float, workers: int, classes: int) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement (default 5)")
-    parser.add_argument("--workers", type=int, default=2, help="threads that decode records (default 2)")
-    parser.add_argument("--classes", type=int, default=160, help="of the records (default 160)")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement in seconds (default 5)")
+    parser.add_argument("--workers", type=int, default=2, help="number of threads that decode records (default 2)")
+    parser.add_argument("--classes", type=int, default=160, help="number of classes in the records (default 160)")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = measure(Path(folder), arguments.seconds, arguments.workers, arguments.classes)

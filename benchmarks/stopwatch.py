@@ -1,4 +1,4 @@
-"""Time and memory of steps, for all benchmarks: the fastest of several runs taken in turn, the peak of bytes held."""
+"""Time and memory of steps, for all benchmarks: the fastest of several runs, and the peak of allocated bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes of every start and stop
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # hides the profiler's messages at every start and stop
 
 from torch.profiler import ProfilerActivity, profile
 
@@ -16,7 +16,7 @@ Step = Callable[[], Any]
 
 
 def fastest(steps: Mapping[str, Step], repeats: int) -> dict[str, float]:
-    """Seconds of the fastest run of each step, the steps taken in turn."""
+    """Seconds of the fastest run of each step; the steps run in turn, after two runs each to warm up."""
     best = dict.fromkeys(steps, math.inf)
     for step in steps.values():
         step()
@@ -30,7 +30,7 @@ def fastest(steps: Mapping[str, Step], repeats: int) -> dict[str, float]:
 
 
 def peak_bytes(step: Step) -> int:
-    """The most bytes that a step holds at once, beyond what was there before it."""
+    """The largest number of bytes that a step holds at once, beyond those allocated before it."""
     step()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()

@@ -5,7 +5,7 @@ from torch import nn
 
 import tasknorm
 
-# Any network with batch norms will do: torchvision's, timm's, yours.
+# Any network with batch norms works: one of torchvision's or timm's, or your own.
 model = nn.Sequential(
     nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
     nn.Sequential(nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2)),
@@ -22,7 +22,7 @@ context, target = torch.randn(25, 3, 28, 28), torch.randn(10, 3, 28, 28)
 with tasknorm.joint(model, context_size=25):
     together = model(torch.cat([context, target]))[25:]
 
-# The same in two passes: the context now, targets whenever they come, one at a time if need be.
+# The same in two passes: first the context, then the targets whenever they arrive, here one by one.
 with tasknorm.context(model):
     model(context)
 with tasknorm.target(model):

@@ -23,7 +23,7 @@ def network() -> nn.Sequential:
 
 
 def scores(context: Tensor, labels: Tensor, target: Tensor) -> Tensor:
-    """Minus the squared distance of each target to the mean of each class's context."""
+    """Minus the squared distance between each target and the mean of each class's context features, per feature."""
     prototypes = torch.stack([context[labels == label].mean(0) for label in range(WAY)])
     return -(torch.cdist(target, prototypes) ** 2) / target.shape[1]
 
@@ -65,4 +65,6 @@ with torch.no_grad(), tasknorm.target(adapted):
         scores(context, episode.context_y, adapted(image[None])).argmax().item() for image in episode.target_x
     ]
 correct = sum(a == b for a, b in zip(predictions, episode.target_y.tolist(), strict=True))
-print(f"adapted to {WAY} images, saved, reloaded: {correct} of {len(predictions)} single images right")
+print(
+    f"adapted to {WAY} images, saved, reloaded: {correct} of {len(predictions)} single images are classified correctly"
+)

@@ -14,7 +14,7 @@ context_y, target_y = torch.arange(WAY).repeat(5), torch.arange(WAY).repeat(15)
 
 
 def images(labels: Tensor) -> Tensor:
-    """Patches of a class's colour, in noise."""
+    """Images of one colour for each class, with noise."""
     return colours[labels] + 3 * torch.randn(len(labels), 3, 28, 28)
 
 
@@ -36,12 +36,12 @@ def prototypes(net: nn.Module) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def nearest_pixels(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
-    """A predictor that is none of ours: nearest class mean in the pixels."""
+    """A predictor without a network: nearest class mean in the pixels."""
     means = torch.stack([context_x[context_y == label].mean(0).flatten() for label in range(WAY)])
     return -torch.cdist(target_x.flatten(1), means)
 
 
-# A network trained with batch norm, tested in three ways by conversion.
+# A network with batch norm, converted to three norms in turn.
 net = nn.Sequential(nn.Conv2d(3, 32, 5, stride=2), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 net(torch.cat([episode.context_x, episode.target_x]))  # fills the running moments
 for label in ("TBN", "CBN", "RN"):

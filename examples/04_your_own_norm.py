@@ -6,27 +6,24 @@ from typing import ClassVar
 import torch
 
 import tasknorm
-from tasknorm import NORMS, nets
+from tasknorm import NORMS, Activations, Moments, Norm, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
-from tasknorm.evaluation.evaluation import evaluate
+from tasknorm.evaluation import evaluate
 from tasknorm.learners import ProtoNets
-from tasknorm.moments import Moments
-from tasknorm.norms import Norm
-from tasknorm.norms.activations import Activations
 
 
 class ContextSpread(Norm):
     """Each example is centred by itself and scaled by its context."""
 
     label: ClassVar[str] = "ContextSpread"
-    transductive: ClassVar[bool] = False  # a promise: the audit checks it
+    transductive: ClassVar[bool] = False  # a promise, which the audit checks
     needs_context: ClassVar[bool] = True
 
     def moments(self, a: Activations) -> Moments:
         return Moments(a.instance.mean, a.context.var)
 
 
-NORMS[ContextSpread.label] = ContextSpread  # for tasknorm.convert, by name
+NORMS[ContextSpread.label] = ContextSpread  # so that tasknorm.convert finds it by name
 
 torch.manual_seed(0)
 glyphs = Cached(opened("glyphs"), size=28)

@@ -1,7 +1,6 @@
 """A learner of your own: ridge regression on the context's features, with any of the norms."""
 
 import copy
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -9,35 +8,29 @@ from torch.nn import functional as F
 
 from tasknorm import NORMS, context, joint, nets
 from tasknorm.data import Cached, Episodes, FixedSampler, opened, scaled
-from tasknorm.episode import Episode
-from tasknorm.evaluation.evaluation import evaluate
-from tasknorm.learners import Learner, Outcome, Predictor
+from tasknorm.evaluation import evaluate
+from tasknorm.learners import Learner, Predictor, Tasks
 
 
 class Ridge(Learner):
-    """The linear classifier that fits the context best, by regression to one-hot labels: W = X'(XX' + I)^-1 Y."""
+    """A linear classifier by ridge regression of one-hot labels on the context's features: W = X'(XX' + I)^-1 Y."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
         self.temperature = nn.Parameter(torch.tensor(10.0))
 
-    def forward(self, episode: Episode) -> Tensor:
-        """Logits of the targets, `(target, way)`."""
-        size = len(episode.context_x)
-        with joint(self.net, size):
-            features = self.net(torch.cat([episode.context_x, episode.target_x]))
-        return F.linear(features[size:], self._weights(features[:size], episode.context_y))
-
-    def learn(self, episodes: Sequence[Episode]) -> Outcome:
-        """Losses and logits of a meta-batch."""
-        logits = [self(episode) for episode in episodes]
-        losses = [F.cross_entropy(*pair) for pair in zip(logits, (e.target_y for e in episodes), strict=True)]
-        return Outcome(torch.stack(losses), [scores.detach() for scores in logits])
+    def logits(self, tasks: Tasks) -> Tensor:
+        """Logits of the targets of some tasks, `(tasks, target, way)`, in one pass of context and targets."""
+        with joint(self.net, tasks.context_size, tasks.count):
+            features = self.net(tasks.images).unflatten(0, (tasks.count, -1))
+        context_features, target_features = features.tensor_split([tasks.context_size], dim=1)
+        weights = [self._weights(x, labels) for x, labels in zip(context_features, tasks.context_y, strict=True)]
+        return torch.bmm(target_features, torch.stack(weights).mT)
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
-        """A classifier for targets that come later."""
+        """A predictor for targets that arrive later."""
         net = copy.deepcopy(self.net).eval()
         with context(net):
             weights = self._weights(net(context_x), context_y)

@@ -1,12 +1,10 @@
-"""A source of your own: anything that gives image i of class c. Here, gratings; a class is a direction and a width."""
+"""A source of your own: any object that gives image i of class c. Here a class is a grating of one angle and width."""
 
 import math
 
 import numpy as np
 
-from tasknorm.data import Cached, Episodes, VariableSampler
-from tasknorm.data.formats.pixels import Pixels, bilinear
-from tasknorm.data.sources.source import plain_spec
+from tasknorm.data import Cached, Episodes, Pixels, VariableSampler, bilinear, plain_spec
 
 DIRECTIONS, WIDTHS, IMAGES = 12, 4, 30
 
@@ -40,7 +38,7 @@ class Gratings:
         return f"{self.spec.class_names[class_id]}, image {number}"
 
     def fingerprint(self) -> str:
-        """Changes whenever the images do: caches go by it."""
+        """A text that changes whenever the images do, so that an old cache is not used."""
         return "gratings 1"
 
 

@@ -218,3 +218,45 @@ def test_what_is_no_module_is_refused(model: object, got: str) -> None:
 def test_what_makes_no_norm_is_refused(norm: object, got: str) -> None:
     with pytest.raises(TypeError, match=f"norm must be one of .* that makes a norm, got {got}; each layer"):
         tasknorm.convert(nn.BatchNorm2d(8), norm)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("label", NORMS)
+@pytest.mark.parametrize("options", [{}, {"track_running_stats": False}, {"affine": False}], ids=str)
+def test_a_state_dict_of_the_plain_model_loads_strictly_into_the_converted_one(label: str, options) -> None:
+    """Alpha keeps its start, the norms have no context yet, and what was trained is there.
+
+    Running moments may be absent where the norm does not use them.
+    """
+    plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, **options), nn.ReLU(), nn.BatchNorm2d(4, **options))
+    plain(torch.randn(6, 3, 8, 8))
+    model = convert(copy.deepcopy(plain), label)
+    with tasknorm.context(model):
+        for norm in (model[1], model[3]):
+            norm.num_batches_tracked += 1  # Baseline asks for running moments
+        model(torch.randn(6, 3, 8, 8))
+    alphas = {name: value.clone() for name, value in model.state_dict().items() if "alpha" in name}
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.add_(1)
+    if NORMS[label].tracks and "track_running_stats" in options:
+        with pytest.raises(RuntimeError, match=r'Missing key.*"1.running_mean", "1.running_var", "3.running_mean"'):
+            model.load_state_dict(plain.state_dict())
+        return
+    model.load_state_dict(plain.state_dict(), strict=True)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[name], value)
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in alphas.items())
+    assert model[1].context_size == model[3].context_size == 0
+
+
+@pytest.mark.parametrize("label", NORMS)
+def test_strict_loading_still_finds_what_is_missing(label: str) -> None:
+    model = convert(nn.Sequential(nn.BatchNorm2d(4)), label)
+    for lost in model.state_dict():
+        state = {name: value for name, value in model.state_dict().items() if name != lost}
+        with pytest.raises(RuntimeError, match=rf'Missing key.*"{lost}"'):
+            model.load_state_dict(state)
+    with pytest.raises(RuntimeError, match=r"Missing key.*0\.weight"):
+        model.load_state_dict({})
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*other"):
+        model.load_state_dict(nn.Sequential(nn.BatchNorm2d(4)).state_dict() | {"other": torch.zeros(1)})

@@ -28,7 +28,7 @@ def test_example(example: Path, tmp_path: Path) -> None:
     printed = output(str(example), TASKNORM_CACHE=str(tmp_path))
     expected = {
         "01": "1.1: BatchNorm2d(32) -> TaskNormI(32)",
-        "02": "of 50 single images right",
+        "02": "of 50 single images are classified correctly",
         "03": "--- RN:\nnon-transductive",
         "04": "targets: example, non-transductive",
         "05": "TBN: ",

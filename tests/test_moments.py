@@ -29,10 +29,11 @@ def test_batch_moments_are_those_of_all_pixels() -> None:
     torch.testing.assert_close(var[0], a.var((0, 2), correction=0))
 
 
-def test_weighted_batch_moments_are_those_of_the_rows_that_count() -> None:
+def test_batch_moments_of_members_are_those_of_the_rows_that_count() -> None:
     a = torch.randn(5, 3, 7, dtype=torch.float64)
-    weight = torch.tensor([1.0, 1, 0, 0, 0], dtype=torch.float64)[:, None] / 2
-    for ours, theirs in zip(batch_moments(instance(a), weight), batch_moments(instance(a[:2])), strict=True):
+    a[2], a[3], a[4] = torch.nan, torch.inf, 1e300
+    members = torch.tensor([True, True, False, False, False])[:, None]
+    for ours, theirs in zip(batch_moments(instance(a), members, 2), batch_moments(instance(a[:2])), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

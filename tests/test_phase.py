@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import nn
 import tasknorm
 from support.random_norm import random_norm, random_task
 from tasknorm import NORMS, PhaseError
+from tasknorm.phase import release, target_for_life
 
 NEEDING = [label for label in NORMS if NORMS[label].needs_context]
 
@@ -112,12 +115,15 @@ def test_alpha_that_is_not_finite_is_found_on_entering(name: str, value: float, 
     assert first.phase is None
 
 
-def test_a_second_pass_in_one_context_replaces_the_first() -> None:
+def test_a_second_pass_in_one_context_is_refused_and_the_last_context_stays() -> None:
     net = model().eval()
     with tasknorm.context(net):
         net(images(5))
-        net(images(7))
-    assert net[1].context_size == 7
+    with pytest.raises(PhaseError, match=r"TaskNorm-I \('1'\) was called twice in one context phase"):
+        with tasknorm.context(net):
+            net(images(3))
+            net(images(7))
+    assert net[1].context_size == 5
 
 
 def test_the_context_is_kept_detached_and_counted() -> None:
@@ -198,3 +204,87 @@ def test_the_model_is_handed_back(phase) -> None:
     net = model()
     with phase(net) as same:
         assert same is net
+
+
+class TestThreads:
+    def test_a_phase_of_another_thread_is_a_clear_error(self) -> None:
+        net = model()
+        caught: list[Exception] = []
+
+        def enter() -> None:
+            try:
+                with tasknorm.target(net):
+                    pass
+            except PhaseError as error:
+                caught.append(error)
+
+        with tasknorm.context(net):
+            thread = Thread(target=enter)
+            thread.start()
+            thread.join()
+            net(images(5))
+        assert len(caught) == 1
+        assert "another thread is inside context() of the same model" in str(caught[0])
+        assert "copy.deepcopy(model), or adapt a Predictor" in str(caught[0])
+        assert net[1].context_size == 5
+
+    def test_of_many_threads_that_enter_at_once_one_goes_on(self) -> None:
+        """In all norms or in none: no thread takes some norms of the model and another the rest."""
+        net = nn.Sequential(*(NORMS["MetaBN"](1) for _ in range(50)))
+        start, leave = Barrier(8), Barrier(8)
+
+        def enter(_: int) -> bool:
+            start.wait()
+            try:
+                with tasknorm.context(net):
+                    leave.wait()
+                    return len({id(norm.phase) for norm in net}) == 1
+            except PhaseError:
+                leave.wait()
+                return False
+
+        with ThreadPoolExecutor(8) as pool:
+            for _ in range(20):
+                assert sum(pool.map(enter, range(8))) == 1
+                assert all(norm.phase is None for norm in net)
+
+    def test_each_thread_may_use_a_copy(self) -> None:
+        net = model().eval()
+
+        def adapt(size: int) -> torch.Tensor:
+            own = copy.deepcopy(net)
+            with tasknorm.context(own):
+                own(images(size))
+            with tasknorm.target(own):
+                return own(images(2))
+
+        with ThreadPoolExecutor(4) as pool:
+            for size, output in zip(range(3, 11), pool.map(adapt, range(3, 11)), strict=True):
+                torch.testing.assert_close(output, adapt(size), rtol=0, atol=0)
+
+
+def test_for_life() -> None:
+    net = model().eval()
+    with tasknorm.context(net):
+        net(images(5))
+    with tasknorm.target(net):
+        expected = net(images(2))
+    target_for_life(net)
+    target_for_life(net)  # of two predictors that share it
+    torch.testing.assert_close(net(images(2)), expected)
+    for phase in (tasknorm.context, tasknorm.target, lambda net: tasknorm.joint(net, context_size=2)):
+        with pytest.raises(PhaseError, match=r"belongs to a Predictor.*copy\.deepcopy\(predictor\.net\)"), phase(net):
+            pass
+    with tasknorm.target(copy.deepcopy(net)) as other:
+        torch.testing.assert_close(other(images(2)), expected)
+    release(net)
+    with tasknorm.target(net):
+        torch.testing.assert_close(net(images(2)), expected)
+
+
+def test_for_life_begins_in_all_norms_or_in_none() -> None:
+    net = nn.Sequential(*(NORMS["TaskNorm-I"](4) for _ in range(2)))
+    net[1].alpha_offset.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="must be finite"):
+        target_for_life(net)
+    assert net[0].phase is None

@@ -1,15 +1,20 @@
 """The paper's moments as pure functions on small tables, each beside its equation.
 
 A table holds one number per example and channel, `(..., N, C)`; moments that examples or channels share have size 1
-along that axis and broadcast. `IN`, `LN`, `BN` are the paper's indices for instance, layer and batch moments.
+along that axis and broadcast. `IN`, `LN`, `BN` are the paper's indices for instance, layer and batch moments. A
+variance too large for its number format is infinite, never NaN; what is divided by its root is then 0, as in torch's
+batch norm.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+_ALMOST_NONE = 1e-30  # a weight that no finite variance can feel
 
 
 class Moments(NamedTuple):
@@ -19,7 +24,7 @@ class Moments(NamedTuple):
     var: Tensor
 
 
-def batch_moments(instance: Moments, weight: Tensor | None = None) -> Moments:
+def batch_moments(instance: Moments, members: Tensor | None = None, size: Tensor | int = 0) -> Moments:
     """Moments of a set of examples, from those of each example (section 2.2).
 
     By the law of total variance, with `mu_b` and `sigma_b^2` the instance moments of example b:
@@ -29,16 +34,18 @@ def batch_moments(instance: Moments, weight: Tensor | None = None) -> Moments:
 
     Args:
         instance: moments of each example, `(..., N, C)`.
-        weight: what each example counts, `(N, 1)`, summing to 1; None is 1/N for all.
+        members: which examples are in the set, boolean, `(N, 1)`; None is all of them. The others have no influence,
+            whatever they hold.
+        size: how many members there are.
 
     Returns:
         Moments of shape `(..., 1, C)`.
     """
-    if weight is None:
+    if members is None:
         mean = instance.mean.mean(-2, keepdim=True)
         return Moments(mean, _second_moment(instance, mean).mean(-2, keepdim=True))
-    mean = (weight * instance.mean).sum(-2, keepdim=True)
-    return Moments(mean, (weight * _second_moment(instance, mean)).sum(-2, keepdim=True))
+    mean = torch.where(members, instance.mean, 0).sum(-2, keepdim=True) / size
+    return Moments(mean, torch.where(members, _second_moment(instance, mean), 0).sum(-2, keepdim=True) / size)
 
 
 def layer_moments(instance: Moments) -> Moments:
@@ -62,12 +69,15 @@ def pooled_moments(first: Moments, second: Moments, alpha: Tensor) -> Moments:
         sigma^2 = alpha (sigma_1^2 + (mu_1 - mu)^2) + (1 - alpha) (sigma_2^2 + (mu_2 - mu)^2)
 
     Since `mu_1 - mu = (1 - alpha) (mu_1 - mu_2)` and `mu_2 - mu = -alpha (mu_1 - mu_2)`, the two squares of the
-    variance add up to `alpha (1 - alpha) (mu_1 - mu_2)^2`, which is how it is computed.
+    variance add up to `alpha (1 - alpha) (mu_1 - mu_2)^2`, which is how it is computed. Neither weight is quite 0: it
+    could meet an infinite variance.
     """
     difference = first.mean - second.mean
+    weight, rest = alpha.clamp(min=_ALMOST_NONE), (1 - alpha).clamp(min=_ALMOST_NONE)
+    var = torch.addcmul(rest * second.var, weight, first.var)
     return Moments(
         torch.lerp(second.mean, first.mean, alpha),
-        torch.addcmul(torch.lerp(second.var, first.var, alpha), alpha - alpha * alpha, difference * difference),
+        torch.addcmul(var, weight * rest, difference * difference),
     )
 
 
@@ -83,9 +93,10 @@ def renormalised_moments(batch: Moments, running: Moments, r_max: Tensor, d_max:
     """
     sigma = torch.sqrt(batch.var + eps)
     running_sigma = torch.sqrt(running.var + eps)
-    r = torch.clamp(sigma.detach() / running_sigma, 1 / r_max, r_max)
+    r = torch.clamp((sigma.detach() / running_sigma).nan_to_num(1.0), 1 / r_max, r_max)
     d = torch.clamp((batch.mean.detach() - running.mean) / running_sigma, -d_max, d_max)
-    return Moments(batch.mean - d * sigma / r, (batch.var + eps) / (r * r) - eps)
+    correction = torch.where(sigma < math.inf, d * sigma / r, 0)  # what is divided by an infinite sigma is 0 anyway
+    return Moments(batch.mean - correction, (batch.var + eps) / (r * r) - eps)
 
 
 def unbiased(moments: Moments, count: Tensor | float) -> Moments:

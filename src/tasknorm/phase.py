@@ -7,13 +7,16 @@ the paper's section 3 asks of every norm: is this the set to learn from, or the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from itertools import chain
+from threading import RLock, get_ident
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
+
+_ENTERING = RLock()
 
 
 class PhaseError(RuntimeError):
@@ -30,6 +33,10 @@ class Phase:
         context_size: in a joint pass, how many context examples each task has.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
         stores: whether a norm keeps the context's moments for the target phase.
+        model: whose phase it is, if it stores; for the names of its norms and the versions of its weights.
+        weights: the model's weights and their versions when its first norm was called, if it stores.
+        thread: which thread entered it; None if a compiled function did.
+        for_life: whether it never ends.
     """
 
     kind: Literal["context", "target", "joint"]
@@ -37,6 +44,10 @@ class Phase:
     context_size: int = 0
     size: Tensor | None = None
     stores: bool = False
+    model: nn.Module | None = field(default=None, repr=False)
+    weights: list[tuple[Tensor, int]] = field(default_factory=list, repr=False)
+    thread: int | None = None
+    for_life: bool = False
 
 
 class Phased(Protocol):
@@ -53,16 +64,19 @@ class Phased(Protocol):
 
 @contextmanager
 def context(model: nn.Module) -> Iterator[nn.Module]:
-    """Forward passes inside carry the context set of one task; each norm remembers its moments.
+    """One forward pass inside carries the whole context set of one task; each norm remembers its moments.
 
     After the block the moments are there for `target`, with their graph; detached copies are saved in buffers, and so
-    in `state_dict`, if the block ends without an error. A second pass inside one block replaces the first.
+    in `state_dict`, if the block ends without an error. Under the transforms of `torch.func`, such as `vmap`, nothing
+    can be remembered: use `joint`.
 
     Args:
         model: any module that contains norms of this package.
 
     Raises:
-        PhaseError: if the model has no such norm or is in a phase already.
+        PhaseError: if the model has no such norm or is in a phase already, of this thread or another; in the forward
+            pass, if a norm that needs a context is called a second time: a context in two parts has no moments of its
+            own, and a module that is used in two places would need two memories. The latter is exact in `joint`.
         ValueError: if a parameter of alpha is not finite.
 
     >>> import tasknorm
@@ -72,7 +86,7 @@ def context(model: nn.Module) -> Iterator[nn.Module]:
     >>> with tasknorm.target(model):
     ...     features = model(torch.randn(1, 3, 16, 16))
     """
-    with _phase(model, Phase("context", stores=True)):
+    with _phase(model, Phase("context", stores=True, model=model, thread=_thread())):
         yield model
 
 
@@ -80,19 +94,38 @@ def context(model: nn.Module) -> Iterator[nn.Module]:
 def target(model: nn.Module, sets: int = 1) -> Iterator[nn.Module]:
     """Forward passes inside carry targets, normalised with what the last `context` left behind.
 
+    If the weights change after the context, pass the context again: its moments are those of the old weights. This
+    raises if the context was passed in eager mode with gradients enabled. Without them nobody recorded which weights
+    the moments depend on, so a context of `no_grad` or of a compiled model is used as it is.
+
     Args:
         model: any module that contains norms of this package.
         sets: how many target sets of equal size the batch holds, end to end, all of this context: each is normalised
             as if it had come alone.
 
     Raises:
-        PhaseError: if the model has no such norm or is in a phase already; in the forward pass, if a norm that needs a
-            context has seen none.
+        PhaseError: if the model has no such norm or is in a phase already, or its weights have changed since the
+            context; in the forward pass, if a norm that needs a context has seen none.
         ValueError: if the number of sets is not positive; in the forward pass, if the batch cannot be divided so.
     """
     _check_positive("sets", sets)
-    with _phase(model, Phase("target", sets)):
+    with _phase(model, Phase("target", sets, thread=_thread())):
         yield model
+
+
+def target_for_life(model: nn.Module, sets: int = 1) -> None:
+    """Put the model into its target phase and leave it there: any number of threads may then call it at once.
+
+    Raises:
+        PhaseError: if the model has no norm of this package, or is in a phase that ends.
+    """
+    _enter(model, Phase("target", sets, for_life=True))
+
+
+def release(model: nn.Module) -> None:
+    """End what `target_for_life` began."""
+    for norm in _norms(model):
+        norm.leave(succeeded=False)
 
 
 @contextmanager
@@ -100,7 +133,8 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of
-    each layer. It stores no context moments.
+    each layer. It stores no context moments, so it works under `vmap`, and is exact for a module that the model uses in
+    two places.
 
     Args:
         model: any module that contains norms of this package.
@@ -119,7 +153,7 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     for name, value in (("context_size", context_size), ("tasks", tasks)):
         _check_positive(name, value)
     size = torch.tensor(context_size, device=_device(model))
-    with _phase(model, Phase("joint", tasks, context_size, size)):
+    with _phase(model, Phase("joint", tasks, context_size, size, thread=_thread())):
         yield model
 
 
@@ -143,7 +177,7 @@ def contexts(model: nn.Module, tasks: int) -> Iterator[nn.Module]:
     ...     features = model(torch.randn(2 * 5, 3, 16, 16))
     """
     _check_positive("tasks", tasks)
-    with _phase(model, Phase("context", tasks)):
+    with _phase(model, Phase("context", tasks, thread=_thread())):
         yield model
 
 
@@ -154,34 +188,73 @@ def _check_positive(name: str, value: int) -> None:
 
 @contextmanager
 def _phase(model: nn.Module, phase: Phase) -> Iterator[None]:
-    norms = _norms(model, phase.kind)
-    entered: list[Phased] = []
+    entered = _enter(model, phase)
     succeeded = False
     try:
-        for norm in norms:
-            norm.enter(phase)
-            entered.append(norm)
         yield
         succeeded = True
     finally:
-        for norm in entered:
-            norm.leave(succeeded)
+        with _exclusively():
+            for norm in entered:
+                norm.leave(succeeded)
 
 
-def _norms(model: nn.Module, kind: str) -> list[Phased]:
+def _enter(model: nn.Module, phase: Phase) -> list[Phased]:
+    """Begin the phase in all norms of the model, or in none."""
+    with _exclusively():
+        norms = _norms(model)
+        _check_may_begin(phase, model, norms)
+        for i, norm in enumerate(norms):
+            try:
+                norm.enter(phase)
+            except Exception:
+                for entered in norms[:i]:
+                    entered.leave(succeeded=False)
+                raise
+        return norms
+
+
+def _exclusively() -> AbstractContextManager[Any]:
+    """While this is held, no other thread enters or leaves a phase; the compiler knows no locks."""
+    return nullcontext() if torch.compiler.is_compiling() else _ENTERING
+
+
+def _thread() -> int | None:
+    return None if torch.compiler.is_compiling() else get_ident()
+
+
+def _norms(model: nn.Module) -> list[Phased]:
     norms: list[Any] = [module for module in model.modules() if _is_phased(type(module))]
+    return norms
+
+
+def _check_may_begin(phase: Phase, model: nn.Module, norms: list[Phased]) -> None:
     if not norms:
         raise PhaseError(
-            f"{kind}() needs a model with norms of tasknorm, and {type(model).__name__} has none; "
+            f"{phase.kind}() needs a model with norms of tasknorm, and {type(model).__name__} has none; "
             'swap them in first: model = tasknorm.convert(model, "TaskNorm-I")'
         )
     for norm in norms:
-        if norm.phase is not None:
-            raise PhaseError(
-                f"phases do not nest: {kind}() was entered inside {norm.phase.kind}() of the same model; "
-                "leave the first block before the second"
-            )
-    return norms
+        if norm.phase is not None and not (norm.phase.for_life and phase.for_life):
+            raise PhaseError(_nested(phase, norm.phase))
+
+
+def _nested(phase: Phase, outer: Phase) -> str:
+    if outer.for_life:
+        return (
+            f"the model belongs to a Predictor, which stays in its target phase, and {phase.kind}() was entered on it; "
+            "call the predictor itself for targets, and copy.deepcopy(predictor.net) for anything else"
+        )
+    if None not in (outer.thread, phase.thread) and outer.thread != phase.thread:
+        return (
+            f"a model is in one phase at a time, and {phase.kind}() was entered while another thread is inside "
+            f"{outer.kind}() of the same model; give each thread its own copy.deepcopy(model), or adapt a Predictor, "
+            "which any number of threads may call"
+        )
+    return (
+        f"phases do not nest: {phase.kind}() was entered inside {outer.kind}() of the same model; "
+        "leave the first block before the second"
+    )
 
 
 def _is_phased(kind: type) -> bool:

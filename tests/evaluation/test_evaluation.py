@@ -85,6 +85,16 @@ def test_scores_that_are_not_finite_are_labelled_as_promised():
     assert evaluate(model, tasks, 2).label.startswith("non-transductive (not audited: ")
 
 
+def test_an_audit_that_cannot_tell_is_said_beside_the_promise(monkeypatch):
+    model, tasks = trained("protonets", "LN")
+
+    def random_scores(targets):
+        return np.random.default_rng().random((len(targets), 5))
+
+    monkeypatch.setattr(type(model), "adapt", lambda self, x, y: random_scores)
+    assert evaluate(model, tasks, 2).label.startswith("non-transductive (not audited: the audit cannot tell, since ")
+
+
 def test_maml_reports_every_step_the_maximum_and_a_fixed_one():
     model, tasks = trained("maml", "TaskNorm-I")
     free, fixed = evaluate(model, tasks, 8), evaluate(model, tasks, 8, step=2)

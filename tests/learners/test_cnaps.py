@@ -51,10 +51,10 @@ def test_without_film_nothing_but_the_classifier_adapts() -> None:
 
 
 def test_an_extractor_without_film_is_refused() -> None:
-    with pytest.raises(ValueError, match="make it with film=True"):
+    with pytest.raises(ValueError, match="make the net with film=True"):
         CNAPs(protonets_conv4(NORMS["LN"]), NORMS["LN"])
 
 
 def test_an_extractor_must_say_its_size() -> None:
-    with pytest.raises(ValueError, match="attributes features and image_shape"):
+    with pytest.raises(ValueError, match="must have the attributes features and image_shape"):
         CNAPs(torch.nn.Flatten(), NORMS["LN"])

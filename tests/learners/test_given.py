@@ -46,14 +46,14 @@ def with_nan(x: Tensor) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: x * 255, r"must be scaled as .* trained with, .* got numbers up to 25\d.*; divide by 255"),
-        (lambda x: (x * 255).numpy(), "got numbers up to 25.*; divide by 255"),
+        (lambda x: x * 255, r"must be scaled as in the net's training, .* got values up to 25\d.*; divide by 255"),
+        (lambda x: (x * 255).numpy(), "got values up to 25.*; divide by 255"),
         (lambda x: (x * 255).byte(), r"images must be floats, .* got torch.uint8; .* x.float\(\) / 255"),
         (lambda x: (x * 255).byte().numpy(), "got torch.uint8"),
         (lambda x: (x * 255).long(), "got torch.int64"),
-        (with_nan, "got numbers up to nan; look where they come from"),
-        (channels_last, r"got images of shape \(28, 28, 1\); channels come first: x.permute\(0, 3, 1, 2\)"),
-        (lambda x: x[0], r"got images of shape \(28, 28\); a single image is a batch of one: x\[None\]"),
+        (with_nan, "got values up to nan; check where they come from"),
+        (channels_last, r"got images of shape \(28, 28, 1\); put the channels first: x.permute\(0, 3, 1, 2\)"),
+        (lambda x: x[0], r"got images of shape \(28, 28\); pass a single image as a batch of one: x\[None\]"),
         (lambda x: ["cat.jpg"] * len(x), "images must be an array of floats, all of one shape, got list"),
     ],
 )  # fmt: skip
@@ -75,7 +75,7 @@ def test_episodes_of_bytes_or_numbers_to_255_are_refused(learner: str) -> None:
     raw = Episodes(images, FixedSampler(images.spec.splits["train"], way=5, shot=1, targets=2))[0]
     model = fresh(learner, "TaskNorm-I")
     floats = Episode(raw.context_x.float(), raw.context_y, raw.target_x.float(), raw.target_y)
-    for wrong, message in ((raw, "got torch.uint8"), (floats, "got numbers up to 255; divide by 255")):
+    for wrong, message in ((raw, "got torch.uint8"), (floats, "got values up to 255; divide by 255")):
         with pytest.raises(ValueError, match=message):
             model.learn([wrong])
         with pytest.raises(ValueError, match=message):
@@ -88,7 +88,7 @@ def test_episodes_of_bytes_or_numbers_to_255_are_refused(learner: str) -> None:
     [
         ([0, 1, 2, 3], r"each context example needs one label, got images of .* and labels of shape \(4,\)"),
         ([[0], [1], [2], [3], [4]], r"pass labels of shape \(5,\)"),
-        ([0, 1, 2, 3, 5], r"each class from 0 to 5 needs a context example, and \[4\] have none"),
+        ([0, 1, 2, 3, 5], r"each class from 0 to 5 needs a context example, but \[4\] have none"),
         ([10, 20, 30, 40, 50], "number a task's classes 0..way-1 without gaps"),
         ([0.0, 1.0, 2.0, 3.0, 4.0], "labels must be integers from 0 to way - 1, got torch.float32"),
         (["cat", "dog", "eel", "fox", "owl"], "labels must be integers from 0 to way - 1, got list"),

@@ -108,7 +108,7 @@ class TestEveryLearner:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            ([0, 1, 3, 3, 4], r"each class from 0 to 4 needs a context example, and \[2\] have none"),
+            ([0, 1, 3, 3, 4], r"each class from 0 to 4 needs a context example, but \[2\] have none"),
             ([1, 2, 3, 4, 5], r"\[0\] have none"),
             ([-1, 0, 1, 2, 3], "integers from 0 to way - 1, got -1"),
         ],

@@ -178,7 +178,7 @@ def test_more_ways_than_the_classifier_are_refused() -> None:
     model, task = fresh("maml", "LN"), episode(0, way=6)
     for call in (lambda: model(task), lambda: model.adapt(task.context_x, task.context_y)):
         with pytest.raises(
-            ValueError, match="the task has 6 classes and the net's classifier 5; make the net with way=6"
+            ValueError, match="the task has 6 classes, but the net's classifier has 5 outputs; make the net with way=6"
         ):
             call()
 

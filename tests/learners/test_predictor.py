@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from support.glyph_tasks import episode
 from support.small_learners import fresh, trained
+from tasknorm import NORMS, Norm
 from tasknorm.learners import LEARNERS, Predictor
+from tasknorm.learners.predictor import _sharing
 
 learners = pytest.mark.parametrize("learner", LEARNERS)
 ONNX = importlib.util.find_spec("onnx") is not None and importlib.util.find_spec("onnxscript") is not None
@@ -70,3 +76,86 @@ def test_a_file_of_another_net_is_refused(tmp_path: Path) -> None:
     predictor("protonets", "LN").save(tmp_path / "predictor.safetensors")
     with pytest.raises(ValueError, match="does not fit this net"):
         Predictor.load(tmp_path / "predictor.safetensors", fresh("maml", "LN").net)
+
+
+class TestForLife:
+    """A predictor is in its target phase from its making on, for every thread and as every copy."""
+
+    @pytest.mark.parametrize("label", NORMS)
+    def test_many_threads_at_once_get_right_answers(self, label: str) -> None:
+        adapted, x = predictor("protonets", label), episode(5).target_x
+        parts = [x[i : i + size] for size in (1, 3, 7) for i in range(0, len(x) - size, size)]
+        expected = [adapted(part) for part in parts]
+        with ThreadPoolExecutor(6) as pool:
+            for _ in range(3):
+                for ours, theirs in zip(pool.map(adapted, parts), expected, strict=True):
+                    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+    @learners
+    def test_copies_casts_and_modes(self, learner: str) -> None:
+        adapted, x = predictor(learner), episode(5).target_x
+        expected = adapted(x)
+        duplicates = [
+            copy.deepcopy(adapted),
+            copy.copy(adapted),
+            pickle.loads(pickle.dumps(adapted)),
+            copy.deepcopy(adapted).double().float(),
+            copy.deepcopy(adapted).to("cpu").eval(),
+            copy.deepcopy(adapted).train(),
+            nn.Sequential(copy.deepcopy(adapted)).train()[0],
+        ]
+        for same in duplicates:
+            torch.testing.assert_close(same(x), expected, rtol=1e-4, atol=1e-4)
+            assert not any(module.training for module in same.modules())
+
+    @pytest.mark.parametrize("label", NORMS)
+    def test_training_mode_changes_nothing(self, label: str) -> None:
+        adapted, x = predictor("protonets", label), episode(5).target_x
+        expected, before = adapted(x), copy.deepcopy(adapted.state_dict())
+        torch.testing.assert_close(adapted.train()(x), expected, rtol=0, atol=0)
+        assert all(torch.equal(value, before[name]) for name, value in adapted.state_dict().items())
+
+    @pytest.mark.parametrize("label", NORMS)
+    def test_after_loading(self, label: str, tmp_path: Path) -> None:
+        adapted, x = predictor("protonets", label), episode(5).target_x
+        adapted.save(tmp_path / "predictor.safetensors")
+        loaded = Predictor.load(tmp_path / "predictor.safetensors", fresh("protonets", label).net)
+        other = predictor("protonets", label)
+        other.load_state_dict(adapted.state_dict())
+        for same in (loaded, other):
+            torch.testing.assert_close(same(x), adapted(x), rtol=1e-5, atol=1e-5)
+
+    @pytest.mark.parametrize("label", NORMS)
+    def test_several_target_sets_pass_together_as_if_each_came_alone(self, label: str) -> None:
+        adapted, x = predictor("protonets", label), episode(5).target_x[:12]
+        expected = torch.cat([adapted(part) for part in x.chunk(4)])
+        torch.testing.assert_close(adapted.in_sets(x, 4), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(adapted(x[:3]), expected[:3], rtol=1e-4, atol=1e-4)  # and is as it was
+        with pytest.raises(ValueError, match="does not divide"):
+            adapted.in_sets(x, 5)
+
+    def test_in_sets_copies_no_tensor_and_may_run_in_threads(self) -> None:
+        adapted, x = predictor("protonets", "TBN"), episode(5).target_x[:12]
+        pointers = {tensor.data_ptr() for tensor in adapted.state_dict().values()}
+        assert {tensor.data_ptr() for tensor in _sharing(adapted).state_dict().values()} == pointers
+        expected = {sets: adapted.in_sets(x, sets) for sets in (1, 2, 3, 4, 6)}
+        with ThreadPoolExecutor(5) as pool:
+            for sets, logits in zip(expected, pool.map(lambda sets: adapted.in_sets(x, sets), expected), strict=True):
+                torch.testing.assert_close(logits, expected[sets], rtol=1e-5, atol=1e-5)
+
+    def test_the_learner_it_came_from_goes_on(self) -> None:
+        task, learner = episode(5), fresh("protonets", "TaskNorm-I")
+        learner.adapt(task.context_x, task.context_y)
+        assert learner(task).shape == (len(task.target_y), 5)
+
+    def test_a_net_whose_loading_failed_is_free_again(self, tmp_path: Path) -> None:
+        predictor("protonets", "LN").save(tmp_path / "predictor.safetensors")
+        net = fresh("maml", "LN").net
+        with pytest.raises(ValueError, match="does not fit this net"):
+            Predictor.load(tmp_path / "predictor.safetensors", net)
+        assert all(module.phase is None for module in net.modules() if isinstance(module, Norm))
+
+    def test_compiled(self) -> None:
+        adapted, x = predictor("protonets", "TaskNorm-I"), episode(5).target_x
+        compiled = torch.compile(adapted, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), adapted(x), rtol=1e-4, atol=1e-4)

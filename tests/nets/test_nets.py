@@ -157,5 +157,5 @@ def test_weights_trained_without_film_load_into_a_net_with_it() -> None:
 
 
 def test_a_generator_needs_film_layers() -> None:
-    with pytest.raises(ValueError, match="make it with film=True"):
+    with pytest.raises(ValueError, match="make the net with film=True"):
         FilmGenerator(resnet_small(CBN))

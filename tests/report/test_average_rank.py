@@ -49,7 +49,7 @@ def test_ties_of_equal_scores_without_interval():
 
 
 def test_a_row_that_lacks_a_method_is_refused():
-    with pytest.raises(ValueError, match="same methods"):
+    with pytest.raises(ValueError, match="same methods in every row, but some rows lack a, b;"):
         average_ranks([{"a": Accuracy(0.01, 0.01)}, {"b": Accuracy(0.01, 0.01)}])
     assert average_ranks([]) == {}
     assert bold({}) == set()

@@ -41,7 +41,7 @@ def test_tbn_that_keeps_its_accuracy_does_not_collapse():
         check("TBN collapses if targets come one example", [maml("TBN", 0.9, example=0.88)]).verdict == "does not hold"
     )
     fallen = check("TBN collapses if targets come one example", [maml("TBN", 0.9, example=0.3)])
-    assert fallen == ("holds", "MAML Omniglot-5-1 90.0 to 30.0")
+    assert fallen == ("holds", "MAML Omniglot-5-1 from 90.0 to 30.0")
 
 
 def test_running_averages_that_learn_do_not_fail():
@@ -59,7 +59,7 @@ def test_best_rank_leaves_out_transductive_norms():
     assert checks.best_rank(runs, "maml_results", "TaskNorm-I").verdict == "holds"
     assert checks.best_rank(runs, "maml_results", "LN").verdict == "does not hold"
     alike = [*runs[:1], maml("TaskNorm-I", 0.7), *others]
-    assert checks.best_rank(alike, "maml_results", "TaskNorm-I").numbers.startswith("shared with ")
+    assert checks.best_rank(alike, "maml_results", "TaskNorm-I").numbers.startswith("tied with ")
     # The best of a few norms says nothing of the best of all.
     assert checks.best_rank(runs[:-1], "maml_results", "TaskNorm-I").verdict == "not tested"
 

@@ -43,14 +43,14 @@ def test_what_is_missing_is_said():
     table = paper_table(variable("cnaps_meta_dataset", missing=("Aircraft", "MNIST")), "cnaps_meta_dataset")
     assert {cell.text for cell in texts(table, "Aircraft", "ours").values()} == {"—"}
     notes = " ".join(table.notes)
-    assert "Aircraft: the data could not be had" in notes
+    assert "Aircraft: not run, since the data could not be obtained" in notes
     assert "Not run: MNIST." in notes
-    assert "ILSVRC: Tiny-ImageNet stands in" in notes
+    assert "ILSVRC: replaced by Tiny-ImageNet" in notes
     assert "Textures" in notes.split("held out here")[0].split(".")[-1]
     assert "16,000 tasks here; in the paper 60,000 to 200,000" in notes
     assert "network resnet-small (resnet18), images of 32 px (84)" in notes
     assert texts(table, "Average rank", "paper, same 11 rows")["TBN †"].text != "—"
-    assert "No run of this table" in " ".join(paper_table([], "maml_results").notes)
+    assert "no runs for this table" in " ".join(paper_table([], "maml_results").notes)
 
 
 def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
@@ -61,7 +61,7 @@ def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
     records = [run("IN", 300, 0.5), run("LN", 1000, 0.6), run("IN", 400, 0.7), run("BRN", 1000, 0.2)]
     found = entries(records, "maml_results")["Omniglot-5-1"]
     assert found["IN"].accuracy == Accuracy(0.7, 0.01)
-    assert "400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
+    assert "Exception: 400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
 
 
 def test_final_weights_serve_where_there_are_no_best_ones():

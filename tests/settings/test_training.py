@@ -72,7 +72,7 @@ def test_the_papers_protocols(given, expected):
         ({"learning_rate": float("nan")}, ["learning_rate"]),
         ({"source": "glyphs,,dtd"}, ["source must be different names", "'glyphs,,dtd'"]),
         ({"test_sources": "dtd,dtd"}, ["test_sources must be different names"]),
-        ({"test_targets": "all,each"}, ["test_targets must be some of all, example, class"]),
+        ({"test_targets": "all,each"}, ["test_targets must be one or more of all, example, class"]),
         ({"test_ways": "5,x"}, ["test_ways must be numbers of at least 2"]),
         ({"test_ways": "5,20"}, ["test_ways=5,20 contradicts way=5"]),
         ({"learner": "cnaps", "test_ways": "5"}, ["test_ways=5 contradicts sampling=variable"]),

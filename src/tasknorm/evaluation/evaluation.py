@@ -150,4 +150,6 @@ def transduction_label(learner: Learner, episode: Episode) -> str:
         return f"{label} (not audited: {error})"
     if found.transductive and not promised:
         raise RuntimeError(f"the learner's norms promise not to be transductive, and an audit finds:\n{found}")
+    if found.transductive is None:
+        return f"{label} (not audited: the audit cannot tell, since {found.reason})"
     return label

@@ -1,8 +1,8 @@
 """The two passes over the activation that every norm shares: `instance_moments` reads it, `scale_shift` writes it.
 
 Every norm of the paper is affine in the activation, per example and channel, and every moment that it uses follows
-from the instance moments. So only these two functions touch the activation; all else is arithmetic on small
-`(examples, channels)` tables. Their derivatives, of any order, need one more reduction, `row_sums`, and nothing else:
+from the instance moments. So only these two functions touch the activation; everything else is arithmetic on
+small `(examples, channels)` tables. Their derivatives, of any order, need only one more reduction, `row_sums`:
 
     row_sums(g, a, mu)        = sum g,  sum g (a - mu)                       over the space of each example and channel
     d scale_shift / d(a, ...) = g scale  and  row_sums(g, a, mu)
@@ -166,7 +166,7 @@ class _RowSums(Function):
 
 
 def _fold(a: Tensor, dim: int | None, size: int) -> Tensor:
-    """The vmapped axis laid among the examples: what is done per example needs no other rule for vmap."""
+    """`a` with the vmapped axis merged into the examples; what is done per example needs no other rule for vmap."""
     a = a.expand(size, *a.shape) if dim is None else a.movedim(dim, 0)
     return a.flatten(0, 1)
 

@@ -17,18 +17,18 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 def weight_channels_last(weight: Tensor) -> Tensor:
-    """A convolution's weight as `task_layers` use it fastest, for many tasks and for one; others as they are."""
+    """A convolution's weight with the channels last, the fastest layout in `task_layers`; other weights as they are."""
     with torch.inference_mode(False):
         return weight.contiguous(memory_format=torch.channels_last) if weight.ndim == 4 else weight
 
 
 def is_channels_last(weight: Tensor) -> bool:
-    """Whether this is a convolution's weight in that layout."""
+    """Whether this is a convolution's weight with the channels last in memory."""
     return weight.ndim == 4 and weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
 
 
 def images_channels_last(x: Tensor) -> Tensor:
-    """Images `(N, C, h, w)` with the channels last, also in the strides of a single channel, which torch goes by."""
+    """Images `(N, C, h, w)` with the channels last, even for one channel: torch tells the layout by the strides."""
     _, channels, height, width = x.shape
     x = x.contiguous(memory_format=torch.channels_last)
     return x.as_strided(x.shape, (height * width * channels, 1, width * channels, channels), x.storage_offset())

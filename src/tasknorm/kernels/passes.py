@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-_CHUNK = 1 << 18  # activations of which a centred copy stays in the cache
+_CHUNK = 1 << 18  # number of activations whose centred copy fits into the cache
 
 
 def moments(a: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,19 +63,19 @@ def _is_channels_last(a: Tensor) -> bool:
 
 
 def row_count(*tables: Tensor) -> int:
-    """N where some table differs by example, 1 where all examples share theirs."""
+    """N if some table differs between examples, 1 if all examples share every table."""
     return max(len(table) if table.ndim == 2 else 1 for table in tables)
 
 
 def _channel_view(a: Tensor, *tables: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """`a` with the examples among the channels where a table differs by example, and the tables to match."""
+    """`a` with the examples merged into the channels if a table differs between examples, and matching tables."""
     count = row_count(*tables)
     view = a.view(len(a) // count, count * a.shape[1], -1)
     return view, tuple(_flat(table, count, a.shape[1]) for table in tables)
 
 
 def _flat(table: Tensor, rows: int, channels: int) -> Tensor:
-    """A table as the native kernels read it: one number after the other, also where it was broadcast."""
+    """A table as one contiguous vector, as the native kernels need it, even if it was broadcast."""
     return table.expand(rows, channels).reshape(-1).contiguous()
 
 
@@ -83,7 +83,7 @@ def _native_moments(a: Tensor) -> tuple[Tensor, Tensor]:
     rows = a.view(a.shape[0] * a.shape[1], -1)
     mean = rows.mean(1, keepdim=True)
     deviation = torch.empty_like(mean[:, 0])
-    # The deviations of a few rows at a time stay in the cache: as exact as two passes, and no copy of the activation.
+    # A few rows at a time, whose deviations fit into the cache: as exact as two passes, without copying the activation.
     step = max(1, _CHUNK // rows.shape[1])
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
@@ -131,29 +131,30 @@ def _chunks(pixels: Tensor) -> Iterator[slice]:
 
 
 def plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
-    """`moments` of any layout."""
-    var, mean = torch.var_mean(_at_least_float(a), tuple(range(2, a.ndim)), correction=0)
+    """`moments` for any layout."""
+    var, mean = torch.var_mean(at_least_float(a), tuple(range(2, a.ndim)), correction=0)
     return mean, var
 
 
 def plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`scale_shift` of any layout: one multiplication and one addition for each number, as batch norm does it."""
+    """`scale_shift` for any layout: one multiplication and one addition for each number, as in batch norm."""
     scale, shift = over_space(scale, a), over_space(shift - mean * scale, a)
-    return (_at_least_float(a) * scale + shift).to(a.dtype)
+    return (at_least_float(a) * scale + shift).to(a.dtype)
 
 
 def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     space = tuple(range(2, a.ndim))
-    g = _at_least_float(g)
-    centred = (g * (_at_least_float(a) - over_space(mean, a))).sum(space)
+    g = at_least_float(g)
+    centred = (g * (at_least_float(a) - over_space(mean, a))).sum(space)
     total = g.sum(space)
     return (total, centred) if rows > 1 else (total.sum(0, keepdim=True), centred.sum(0, keepdim=True))
 
 
-def _at_least_float(a: Tensor) -> Tensor:
+def at_least_float(a: Tensor) -> Tensor:
+    """The same numbers in float32 or better."""
     return a.float() if a.dtype in (torch.float16, torch.bfloat16) else a
 
 
 def over_space(table: Tensor, a: Tensor) -> Tensor:
-    """A table of examples and channels, to be multiplied with or added to activations."""
+    """A table of examples and channels with axes of size 1 for space, so that it broadcasts with activations."""
     return table[(..., *(None,) * (a.ndim - 2))]

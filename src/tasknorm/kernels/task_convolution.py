@@ -1,11 +1,11 @@
-"""The convolution of many tasks' images, each task with a weight of its own, as one matrix product a task.
+"""The convolution of many tasks' images, each task with a weight of its own, as one matrix product per task.
 
     y = columns(x) weight' + bias        columns: what the kernel sees at each output pixel, (pixels, height width in)
 
-Where all tasks share one weight, as in MAML's first step, and for the gradient of a weight that they share, the images
-of all tasks are one batch, and torch's own convolution is faster.
+Torch's own convolution is faster if all tasks share one weight, as in MAML's first step, and for the gradient of a
+shared weight: the images of all tasks are then one batch.
 
-Everything is kept with the channels last, so that making columns copies long runs, results are images without another
+All tensors have the channels last in memory: columns are then copied in long runs, results are images without another
 copy, and sums over space run along the channels.
 """
 
@@ -33,12 +33,12 @@ def task_convolution(
     """Convolve each task's images with its own weight.
 
     Args:
-        x: images of one task after the other, `(tasks n, in, h, w)`.
+        x: images, one task after the other, `(tasks n, in, h, w)`.
         weight: `(tasks, out, in, *windows.kernel)`; fastest with the channels last, or expanded from one task's.
         bias: `(tasks, out)`, or None.
         windows: kernel, stride and padding.
-        adapted_weight: if given, what to convolve with, a constant `(tasks, out, in, *windows.kernel)`. The derivative
-            by it is that by `weight`, which is then `(out, in, *windows.kernel)`: see `tied`.
+        adapted_weight: if given, the weight to convolve with, a constant `(tasks, out, in, *windows.kernel)`. Its
+            gradient goes to `weight`, which is then `(out, in, *windows.kernel)`: see `tied`.
         adapted_bias: the same for `bias`.
 
     Returns:
@@ -51,9 +51,9 @@ def task_convolution(
 
 
 def tied(initial: Tensor, adapted: Tensor) -> Tensor:
-    """The adapted weights of tasks, `(tasks, ...)`, whose derivative by the initial ones, `(...)`, is that of a sum.
+    """The adapted weights of tasks, `(tasks, ...)`, whose gradients are summed into the initial weights, `(...)`.
 
-    First-order MAML's: adapted = initial - inner_lr gradients, the latter constants.
+    As in first-order MAML: adapted = initial - inner_lr gradients, where the gradients are constants.
     """
     return adapted + (initial - initial.detach())
 
@@ -67,7 +67,7 @@ def _tied(
 
 
 def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
-    """The convolution out of operations that have derivatives of any order."""
+    """The convolution, composed of operations that have derivatives of any order."""
     matrix = as_matrix(weight)
     seen = columns(x, windows).reshape(len(weight), -1, matrix.shape[-1])
     y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
@@ -124,7 +124,7 @@ class _Convolution(Function):
 
 
 def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
-    """The gradients with a graph, for second derivatives."""
+    """The gradients, with a graph for second derivatives."""
     x, *weights = ctx.saved_tensors
     needed: list[bool] = ctx.needs_input_grad[:3]
     wanted = [tensor for tensor, is_needed in zip((x, *weights[:2]), needed, strict=True) if is_needed]

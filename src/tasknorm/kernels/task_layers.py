@@ -1,11 +1,12 @@
 """Layers that serve many tasks in one call, each task with weights of its own.
 
-Hand them weights with one more axis in front, one entry a task, by `torch.func.functional_call`, and a batch that holds
-the tasks one after the other, all of one size: each task's rows then pass through its own weights. MAML (Finn et al.,
-2017) adapts weights so.
+Pass them weights with a task axis in front, by `torch.func.functional_call`, and a batch that holds the tasks one after
+the other, all of one size. Each task's rows then pass through its own weights. MAML (Finn et al., 2017) adapts weights
+in this way.
 
-Or hand them these as `adapted_weight` and `adapted_bias`: constants whose derivative is that by the layer's own weight
-and bias (see `tied`), which takes no gradient for each task. First-order MAML's outer loop needs no other.
+Or pass the tasks' weights as `adapted_weight` and `adapted_bias`. They are then constants, and their gradients go to
+the layer's own weight and bias (see `tied`), without a gradient for each task. That is enough for the outer loop of
+first-order MAML.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from tasknorm.kernels.task_convolution import task_convolution, tied
 from tasknorm.kernels.windows import Windows
 
-LARGE = 1 << 21  # numbers in the windows of one task, above which making them costs more than it gains
+LARGE = 1 << 21  # size of one task's windows, in numbers, above which matrix products are slower
 
 
 class TaskConv2d(nn.Conv2d):
@@ -51,7 +52,7 @@ class TaskConv2d(nn.Conv2d):
         return y.view(len(y), tasks, out, *y.shape[2:]).transpose(0, 1).flatten(0, 1)
 
     def _windows(self, x: Tensor, weight: Tensor) -> Windows | None:
-        """What the kernel sees of the images, if matrix products are the faster way."""
+        """The windows of the convolution if matrix products are faster, else None."""
         plain = self.groups == 1 and self.dilation == (1, 1) and not isinstance(self.padding, str)
         if not plain or torch._C._are_functorch_transforms_active():
             return None
@@ -83,7 +84,7 @@ TaskLayer = (TaskConv2d, TaskLinear)
 
 
 def as_adapted(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tasks' weights by name, under the names by which the layers take them as adapted."""
+    """The weights of tasks, renamed so that layers take them as adapted: `a.weight` becomes `a.adapted_weight`."""
     parts = {name: name.rpartition(".") for name in weights}
     return {f"{path}{dot}adapted_{last}": weights[name] for name, (path, dot, last) in parts.items()}
 
@@ -94,7 +95,7 @@ def _adaptable(layer: nn.Module) -> None:
 
 
 def _tied(layer: TaskConv2d | TaskLinear) -> tuple[Tensor, Tensor | None]:
-    """The layer's weight and bias, or what its tasks adapted them to."""
+    """The layer's weight and bias, or the tasks' adapted ones if there are any."""
     weight, bias = layer.weight, layer.bias
     if layer.adapted_weight is not None:
         weight = tied(weight, layer.adapted_weight)

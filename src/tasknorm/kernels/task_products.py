@@ -1,7 +1,7 @@
 """The convolution of many tasks' images and its gradients, as matrix products of a few tasks at a time.
 
-Columns then stay in the cache and are never kept (see `task_convolution`). For the compiler these are operators that it
-does not look into: it would make slow loops of them.
+Columns (see `task_convolution`) then fit into the cache and are not kept for the backward pass. For the compiler these
+are opaque operators: it would turn their code into slow loops.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from tasknorm.kernels.windows import Sides, Windows
 
-CHUNK = 1 << 20  # numbers in the columns that are made at a time
+CHUNK = 1 << 20  # largest size of the columns made at a time, in numbers
 
 
 def as_matrix(weight: Tensor) -> Tensor:
@@ -52,9 +52,9 @@ def gradients(
     wants_x: bool,
     is_tied: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of images, weight and bias, the latter two summed over tasks if these are tied.
+    """Gradients of images, weight and bias; those of weight and bias are summed over tasks if `is_tied`.
 
-    That of the images is empty if it is not wanted.
+    The gradient of the images is empty unless `wants_x`.
     """
     windows = Windows(kernel, stride, padding)
     grad_x = _grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
@@ -92,7 +92,10 @@ def _grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, is_t
 
 
 def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
-    """Gradients of all tasks' images as of one batch: of the images by one weight, or of the weight, any one."""
+    """Gradients of the images or of the weight, with all tasks' images as one batch.
+
+    For the gradient with respect to the weight, the value of the weight does not matter.
+    """
     _, stride, padding = windows
     return torch.ops.aten.convolution_backward(
         grad, x, weight[0], None, stride, padding, (1, 1), False, (0, 0), 1, mask
@@ -100,7 +103,7 @@ def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, 
 
 
 def _is_one(weights: Tensor) -> bool:
-    """Whether all tasks share one weight: their images are then one batch, which torch's own convolution serves."""
+    """Whether all tasks share one weight: their images are then one batch for torch's own convolution."""
     return weights.stride(0) == 0
 
 
@@ -117,7 +120,7 @@ _kept = threading.local()
 
 
 def _scratch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Contiguous memory kept from call to call: fresh memory costs more than what is done in it."""
+    """Contiguous memory that is reused from call to call: allocating it takes longer than the work done in it."""
     memory: dict[Any, Tensor] = _kept.__dict__
     key, size = str(dtype), math.prod(shape)
     if key not in memory or memory[key].numel() < size:
@@ -150,7 +153,7 @@ def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
 
 
 def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
-    """The tasks, a few at a time: those whose columns, and what they are multiplied to, stay in the cache."""
+    """Slices of the tasks, each small enough for its columns and their products to fit into the cache."""
     parts = -(-len(rows) * rows.shape[1] * max(matrix.shape[1:]) // CHUNK)
     step = -(-len(rows) // parts)
     for start in range(0, len(rows), step):

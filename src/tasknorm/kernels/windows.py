@@ -1,4 +1,4 @@
-"""The windows of a convolution: what its kernel sees of an image at each place, and the way back.
+"""The windows of a convolution: what its kernel sees of an image at each place, and the reverse.
 
 Images are `(N, C, h, w)` with the channels last in memory, so that windows are copied in long runs.
 """
@@ -49,7 +49,7 @@ class Windows(NamedTuple):
             padded: room for the padded images, `(N, h + 2 padding, w + 2 padding, C)`.
 
         Returns:
-            The images `(N, C, h, w)`, a view of that room.
+            The images `(N, C, h, w)`, a view of `padded`.
         """
         (height, width), (down, across) = columns.shape[1:3], self.stride
         tiled = self.kernel[0] >= down and self.kernel[1] >= across
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
                 place = padded[:, row:, column:][:, : down * height : down, : across * width : across]
-                # The first of them lie side by side and so need no zeros to be added to.
+                # The first windows written do not overlap, so they are copied and need no zeros to be added to.
                 write = place.copy_ if tiled and row < down and column < across else place.add_
                 write(columns[:, :, :, row, column])
         return self.inside(padded)

@@ -1,11 +1,12 @@
-"""Nearest class mean: how ProtoNets and NCM classify, and the class means of which CNAPs makes its classifier.
+"""Nearest class mean: how ProtoNets and NCM classify, and the class means from which CNAPs generates its classifier.
 
-Each class is the mean c of its context features; a target's logit is minus its squared distance from c:
+A class is represented by the mean c of its context features. The logit of a target with features f is minus their
+squared distance from c:
 
     -||f - c||^2 = 2 c . f - ||c||^2 - ||f||^2
 
-The last term is the same for every class, so logits are those of a linear classifier with weights 2c and biases
--||c||^2 (equation 8 of Snell et al., 2017), which is how they are computed.
+The last term is the same for every class, so a linear classifier with weights 2c and biases -||c||^2 computes
+the logits (equation 8 of Snell et al., 2017).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tasknorm.phase import context, joint
 
 
 def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
-    """Logits `(tasks, target, way)` by the class means of the net's features, by one joint pass."""
+    """Logits `(tasks, target, way)` from the class means of the net's features, in one joint pass."""
     images = tasks.images
     check_images(net, images)
     with joint(net, tasks.context_size, tasks.count):
@@ -33,7 +34,7 @@ def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
 
 
 def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -> Predictor:
-    """A predictor by the class means of a context `(context, ...)`; the net itself stays as it is."""
+    """A predictor from the class means of a context `(context, ...)`; the net itself does not change."""
     context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
     with context(net):

@@ -30,9 +30,9 @@ TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN":
 class CNAPsSettings(OwnSettings):
     """The settings that CNAPs alone has."""
 
-    film: bool | None = Field(None, description="CNAPs: adapt the features by FiLM, and not the classifier alone.")
+    film: bool | None = Field(None, description="CNAPs: adapt the features by FiLM; otherwise only the classifier.")
     regulariser: float | None = Field(None, ge=0, description="CNAPs: weight of the FiLM generator's regulariser.")
-    encoder_filters: int | None = Field(None, ge=1, description="CNAPs: channels of the set encoder.")
+    encoder_filters: int | None = Field(None, ge=1, description="CNAPs: number of channels of the set encoder.")
 
 
 class CNAPs(Learner):
@@ -43,20 +43,22 @@ class CNAPs(Learner):
         nu_c   = mean over class c's context of extractor(x; film)
         logits = extractor(x*; film) . w(nu_c) + b(nu_c)
 
-    Trained: set encoder, generators, and alpha of the extractor's norms; the rest of the extractor is frozen.
+    Meta-training learns the set encoder, the generators, and alpha of the extractor's norms. The rest of the extractor
+    is frozen.
 
-    The set encoder sees the context alone, always in the context phase. Where the norm would use running moments (CBN,
-    BRN, Baseline), it normalises with its own batch, as the authors' does. So convert the extractor alone:
+    The set encoder sees the context alone, always in the context phase. It never uses running moments: in place of CBN,
+    BRN and Baseline it gets TBN, as in the authors' code. So convert the extractor alone:
     `tasknorm.convert(learner, "RN", where="extractor.*")`.
 
     Args:
-        extractor: images to features, with FiLM layers; pretrained. Its size is its attribute `features`.
+        extractor: a pretrained net from images to features, with FiLM layers and the attributes `features` and
+            `image_shape`.
         norm: makes the set encoder's norms.
-        film: generate FiLM parameters; without, nothing but the classifier is adapted.
-        regulariser: weight of the FiLM generator's regulariser in a task's loss, beside the sum of its targets'
-            cross-entropy. The authors add 0.001 to the loss of each of 16 tasks, whose cross-entropy they divide by 16;
-            in the mean over tasks that is 0.016.
-        encoder_filters: channels of the set encoder.
+        film: generate FiLM parameters; if False, only the classifier is adapted.
+        regulariser: weight of the FiLM generator's regulariser in a task's loss, which is added to the sum of its
+            targets' cross-entropy. The authors use 0.001 with each of 16 tasks, whose cross-entropy they divide by 16;
+            in a mean over tasks that is 0.016.
+        encoder_filters: number of channels of the set encoder.
 
     >>> from tasknorm import NORMS, Episode, nets
     >>> learner = CNAPs(nets.resnet_small(NORMS["TaskNorm-I"], film=True), NORMS["TaskNorm-I"])
@@ -98,12 +100,12 @@ class CNAPs(Learner):
         self.regulariser = regulariser
 
     def penalty(self) -> Tensor | float:
-        """The FiLM generator's regulariser."""
+        """The weighted regulariser of the FiLM generator; 0 without FiLM."""
         return 0.0 if self.film_generator is None else self.regulariser * self.film_generator.regulariser()
 
     @property
     def target_net(self) -> nn.Module:
-        """The extractor: the set encoder sees contexts only."""
+        """The extractor; the set encoder never sees targets."""
         return self.extractor
 
     @classmethod
@@ -115,7 +117,7 @@ class CNAPs(Learner):
 
     @classmethod
     def net_options(cls, settings: Any) -> dict[str, Any]:
-        """FiLM layers, unless they are not wanted."""
+        """FiLM layers for the net, if FiLM is on."""
         return {"film": True} if settings.own.film else {}
 
     @classmethod
@@ -127,9 +129,9 @@ class CNAPs(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """FiLM layers are a ResNet's."""
+        """A net other than a ResNet: only ResNets have FiLM layers."""
         if not settings.net.startswith("resnet"):
-            yield "net", "learner=cnaps, which needs a resnet"
+            yield "net", "learner=cnaps, which needs resnet18 or resnet-small"
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
@@ -145,7 +147,7 @@ class CNAPs(Learner):
         return Predictor(extractor, weight[0], bias[0])
 
     def logits(self, tasks: Tasks) -> Tensor:
-        """Logits `(tasks, target, way)`, by one joint pass."""
+        """Logits `(tasks, target, way)`, in one joint pass."""
         images = tasks.images
         check_images(self.extractor, images)
         film = self._film(tasks.context_x)
@@ -168,18 +170,18 @@ class CNAPs(Learner):
 
 
 def _size(extractor: nn.Module) -> tuple[int, int]:
-    """Features that an extractor returns, and channels of its images."""
+    """The number of features that an extractor returns, and of channels of its images."""
     features, shape = getattr(extractor, "features", None), getattr(extractor, "image_shape", None)
     if not isinstance(features, int) or shape is None:
         raise ValueError(
-            f"CNAPs needs an extractor that says its size: attributes features and image_shape, as those of "
-            f"tasknorm.nets do; {type(extractor).__name__} has features={features!r} and image_shape={shape!r}"
+            f"CNAPs' extractor must have the attributes features and image_shape, got {type(extractor).__name__} with "
+            f"features={features!r} and image_shape={shape!r}; set them, or use a ResNet of tasknorm.nets"
         )
     return features, shape[0]
 
 
 def _own_batch(norm: NormMaker) -> NormMaker:
-    """The same norm, or one by the batch at hand in place of one by running moments."""
+    """The same norm, or TBN in place of a norm with running moments."""
     return lambda channels: TBN(channels) if isinstance(norm(channels), BY_RUNNING_MOMENTS) else norm(channels)
 
 
@@ -187,6 +189,6 @@ def _check_encoder(encoder: SetEncoder) -> None:
     for norm in encoder.norms:
         if isinstance(norm, BY_RUNNING_MOMENTS):
             raise ValueError(
-                f"CNAPs' set encoder normalises with its own batch, and now has {norm.label}; convert the extractor "
-                'alone: tasknorm.convert(learner, ..., where="extractor.*")'
+                f"CNAPs' set encoder cannot use running moments, got a set encoder with {norm.label}; convert the "
+                'extractor alone: tasknorm.convert(learner, ..., where="extractor.*")'
             )

@@ -1,6 +1,7 @@
-"""What a learner is: what MAML, ProtoNets, CNAPs and NCM share (section 2.1), and what each says of itself.
+"""The base class of few-shot learners: what MAML, ProtoNets, CNAPs and NCM share (section 2.1).
 
-A learner is one file here and one entry in `LEARNERS`: settings, commands, tables and pages ask the class.
+A learner is one file here and one entry in `LEARNERS`. Settings, commands, tables and pages get all that they need to
+know about a learner from its class.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from tasknorm.learners.papers import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, groups
 from tasknorm.nets import NormMaker
-from tasknorm.phase import target
 
 
 class Outcome(NamedTuple):
-    """What a learner makes of a meta-batch.
+    """Losses and logits of a meta-batch.
 
     Args:
-        losses: the loss of each task, `(tasks,)`; their mean over the meta-batch is what to minimise.
-        logits: of each task's targets, `(target, way)`, without graph.
+        losses: the loss of each task, `(tasks,)`; training minimises their mean over the meta-batch.
+        logits: for each task, the logits of its targets, `(target, way)`, detached.
     """
 
     losses: Tensor
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class OwnSettings(BaseModel):
-    """The settings that one learner alone has; a learner without any has this."""
+    """Base class of the settings that only one learner has; used as it is by a learner without any."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -41,19 +41,19 @@ class OwnSettings(BaseModel):
 class Learner(nn.Module):
     """A few-shot learner: in `train()` it meta-trains, in `eval()` it meta-tests.
 
-    A subclass needs `adapt`, and one of two: `logits`, if it learns a task by forward passes, or else `forward` and
-    `learn`. The rest has defaults, and is asked for by the commands.
+    A subclass defines `adapt`. It also defines `logits` if it learns a task by forward passes alone; otherwise it
+    defines `forward` and `learn`. All other methods and attributes have defaults; the commands use them.
 
     Attributes:
-        label: its name as the papers print it.
-        own_settings: the settings that it alone has.
-        meta_trained: whether it has a meta-training; False for one that takes its weights as they are.
-        wants_pretrained: whether its net should begin with pretrained weights.
-        has_steps: whether it predicts after each of several inner steps, as MAML.
-        machine_settings: those of its own settings that change memory and speed alone.
-        converted: which norms to convert when one training serves several norms, by a pattern; None for all.
-        test_steps: inner steps at meta-test.
-        reduction: of a task's cross-entropy over its targets.
+        label: the learner's name as papers print it.
+        own_settings: class of the settings that only this learner has.
+        meta_trained: whether it is meta-trained; False if it uses its weights as they are.
+        wants_pretrained: whether its net should start from pretrained weights.
+        has_steps: whether it predicts after each of several inner steps, as MAML does.
+        machine_settings: names of its own settings that change only memory and speed.
+        converted: pattern of the norms to convert when one training serves several norms; None for all norms.
+        test_steps: number of inner steps at meta-test.
+        reduction: whether a task's loss is the mean or the sum of its targets' cross-entropy.
     """
 
     label: ClassVar[str] = ""
@@ -70,19 +70,20 @@ class Learner(nn.Module):
 
     def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)` of tasks of one shape."""
-        raise NotImplementedError(f"{type(self).__name__} must say what it predicts: define `logits`, or `learn`")
+        raise NotImplementedError(f"{type(self).__name__} cannot predict; define `logits`, or `forward` and `learn`")
 
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context, for targets that come later, as at meta-test.
 
         Args:
-            context_x: images `(context, ...)`, floats that are scaled as in training; a numpy array will do.
-            context_y: their labels `(context,)`, integers from 0 to way - 1 without gaps; a list will do.
+            context_x: images `(context, ...)`, floats scaled as in training; a tensor or a numpy array.
+            context_y: labels `(context,)`, integers from 0 to way - 1 without gaps; a tensor, an array or a list.
 
         Raises:
-            ValueError: if images are bytes, numbers from 0 to 255 or of another shape, or labels have gaps.
+            ValueError: if images are integers, have values up to 255 or another shape than the net's, or if labels have
+                gaps.
         """
-        raise NotImplementedError(f"{type(self).__name__} must say how it adapts to a context: define `adapt`")
+        raise NotImplementedError(f"{type(self).__name__} cannot adapt to a context; define `adapt`")
 
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets, `(target, way)`."""
@@ -90,9 +91,9 @@ class Learner(nn.Module):
         return self.logits(tasks)[0]
 
     def learn(self, episodes: Sequence[Episode]) -> Outcome:
-        """Losses and logits of a meta-batch; equal-shaped neighbours pass through the net together.
+        """Losses and logits of a meta-batch; consecutive episodes of equal shape pass through the net together.
 
-        A task's loss is the mean or sum over its targets of the cross-entropy, as `reduction` says, and the penalty.
+        A task's loss is the mean or sum of its targets' cross-entropy, as `reduction` says, plus the penalty.
         """
         losses: list[Tensor] = []
         logits: list[Tensor] = []
@@ -104,7 +105,7 @@ class Learner(nn.Module):
         return Outcome(torch.cat(losses) + self.penalty(), logits)
 
     def penalty(self) -> Tensor | float:
-        """What is added to the loss of each task."""
+        """The term that is added to the loss of each task; 0 by default."""
         return 0.0
 
     def step_logits(self, episodes: Sequence[Episode], sizes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
@@ -112,8 +113,8 @@ class Learner(nn.Module):
 
         Args:
             episodes: the tasks.
-            sizes: for each episode, the sizes of the sets in which its targets come, one after the other; all of them
-                at once if left out.
+            sizes: for each episode, the sizes of the consecutive groups in which its targets arrive; None for all at
+                once.
         """
         if sizes is None:
             return [scores[None] for scores in self.learn(episodes).logits]
@@ -122,8 +123,7 @@ class Learner(nn.Module):
     def _apart(self, episode: Episode, sizes: Sequence[int]) -> Tensor:
         predictor = self.adapt(episode.context_x, episode.context_y)
         if len(set(sizes)) == 1:
-            with target(predictor.net, sets=len(sizes)):  # together, each normalised by itself
-                return predictor.logits(episode.target_x)
+            return predictor.in_sets(episode.target_x, len(sizes))  # together, each normalised by itself
         return torch.cat([predictor(one) for one in episode.target_x.split(list(sizes))])
 
     @property
@@ -131,17 +131,17 @@ class Learner(nn.Module):
         """The part of the learner that targets pass through; its norms decide whether the learner is transductive."""
         return self
 
-    # What it says of itself, for the settings and commands
+    # What it declares about itself, for the settings and commands
 
     @classmethod
     def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:
         """The learner of a run.
 
         Args:
-            net: of the run.
-            norm: makes the run's norms, for networks that the learner has beside the net.
-            own: the values of its own settings, those that are None left out.
-            compiled: compile the net.
+            net: the run's net.
+            norm: makes the run's norms, for networks that the learner has in addition to the net.
+            own: values of the learner's own settings, without those that are None.
+            compiled: whether to compile the net.
         """
         if compiled:
             net.compile()
@@ -149,7 +149,7 @@ class Learner(nn.Module):
 
     @classmethod
     def net_options(cls, settings: Any) -> dict[str, Any]:
-        """What the net is made with, beside its norm, image shape and filters."""
+        """Keyword arguments of the net, in addition to its norm, image shape and filters."""
         return {}
 
     @classmethod
@@ -159,5 +159,5 @@ class Learner(nn.Module):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """Settings that this learner cannot have, and what each contradicts."""
+        """Names of settings whose values this learner cannot have, each with what it contradicts."""
         yield from ()

@@ -1,6 +1,7 @@
 """MAML: Finn et al., 2017, "Model-agnostic meta-learning for fast adaptation of deep networks"; section 5.1.
 
-The loss scaling and what is adapted follow its authors' code (cbfinn/maml), as the TaskNorm paper does.
+The scaling of the loss and the choice of adapted weights follow the authors' code (cbfinn/maml), as in the TaskNorm
+paper.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class MAMLSettings(OwnSettings):
     """The settings that MAML alone has."""
 
     inner_lr: float | None = Field(
-        None, gt=0, description="MAML: step size of the inner loop, whose loss sums over classes."
+        None, gt=0, description="MAML: learning rate of the inner loop; its loss is `way` times the mean cross-entropy."
     )
-    inner_steps: int | None = Field(None, ge=1, description="MAML: inner steps at meta-train.")
-    test_steps: int | None = Field(None, ge=1, description="MAML: inner steps at meta-test.")
-    first_order: bool | None = Field(None, description="MAML: treat inner gradients as constants.")
+    inner_steps: int | None = Field(None, ge=1, description="MAML: number of inner steps at meta-train.")
+    test_steps: int | None = Field(None, ge=1, description="MAML: number of inner steps at meta-test.")
+    first_order: bool | None = Field(None, description="MAML: treat inner gradients as constants (first-order MAML).")
     at_once: int | None = Field(
-        None, ge=1, description="MAML: tasks that run together at most; fewer need less memory."
+        None, ge=1, description="MAML: largest number of tasks that run together; fewer need less memory."
     )
 
 
@@ -62,22 +63,23 @@ class MAML(Learner):
         theta_s    = theta_(s-1) - inner_lr grad(inner loss)              for each inner step s
         task loss  = 1/K sum over the targets of the cross-entropy at the last theta
 
-    All weights of the net but those of its norms are adapted: gamma, beta and alpha are the outer loop's. At adapted
-    weights, context and targets pass jointly, so that context moments are those of the adapted weights; norms that
-    need no context pass the targets alone. Tasks of one shape run together if the net's layers are of `task_layers`;
-    any other net runs one task at a time.
+    The inner loop adapts all weights of the net but those of its norms; gamma, beta and alpha are learned by the outer
+    loop alone. At adapted weights, context and targets pass jointly, so that context moments are those of the adapted
+    weights; if no norm needs the context, the targets pass alone. Tasks of equal shape run together if all layers with
+    weights are of `task_layers`; with any other net, tasks run one at a time.
 
-    Running moments change once for each call of `learn`: to the mean over tasks of what the context at the initial
-    weights makes of them, then the targets at the adapted weights.
+    Running moments change once for each call of `learn`. Each task updates its own copy of them twice: with the context
+    at the initial weights, then with the targets at the adapted weights. The mean of these copies is kept.
 
     Args:
-        net: images to logits, with norms; `way` and `image_shape` are checked if it has them.
-        inner_lr: step size of the inner loop. The reference's loss is `way` times the mean cross-entropy.
-        inner_steps: steps at meta-train.
-        test_steps: steps at meta-test; as at meta-train by default.
+        net: a net from images to logits, with norms; tasks must fit its `way` and `image_shape`, if it has them.
+        inner_lr: learning rate of the inner loop, whose loss, as in the authors' code, is `way` times the mean
+            cross-entropy.
+        inner_steps: number of inner steps at meta-train.
+        test_steps: number of inner steps at meta-test; `inner_steps` by default.
         first_order: treat the inner gradients as constants in the outer loop, as the TaskNorm paper does.
-        at_once: how many tasks to run together at most; fewer need less memory.
-        compiled: compile the net's passes (first order only); costs a minute at the start.
+        at_once: largest number of tasks that run together; fewer need less memory.
+        compiled: compile the net's passes (first order only); takes a minute at the start.
 
     >>> from tasknorm import NORMS, nets
     >>> learner = MAML(nets.maml_omniglot(NORMS["TaskNorm-I"]), inner_lr=0.4)
@@ -142,12 +144,12 @@ class MAML(Learner):
     def steps(
         self, episodes: Sequence[Episode], steps: int | None = None, sizes: Sequence[int] | None = None
     ) -> list[Tensor]:
-        """Logits of each episode's targets after each of the inner steps: `(steps, target, way)`; changes nothing.
+        """Logits of each episode's targets after each inner step, `(steps, target, way)`; the learner stays as it is.
 
         Args:
             episodes: the tasks.
-            steps: how many; `test_steps` if left out.
-            sizes: of the sets in which each task's targets come, one after the other; all at once if left out.
+            steps: number of inner steps; `test_steps` if left out.
+            sizes: sizes of the consecutive groups in which each task's targets arrive; all at once if left out.
         """
         logits: list[Tensor] = []
         for tasks in groups(episodes, self._at_once()):
@@ -162,10 +164,11 @@ class MAML(Learner):
         return logits
 
     def step_logits(self, episodes: Sequence[Episode], sizes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
-        """Logits after each of the inner steps (see `Learner`); each task adapts once, however its targets come."""
+        """Logits after each of the inner steps (see `Learner`); each task adapts once, however its targets arrive."""
         if sizes is None:
             return self.steps(episodes)
-        # Tasks divided alike pass together, as many as with all targets at once, so that each adapts to the same bits.
+        # Tasks with the same sizes pass together, as many as with all targets at once: their adapted weights are then
+        # the same to the last bit.
         if all(each == sizes[0] for each in sizes):
             return self.steps(episodes, sizes=sizes[0])
         return [self.steps([episode], sizes=each)[0] for episode, each in zip(episodes, sizes, strict=True)]
@@ -204,7 +207,7 @@ class MAML(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """Its classifier has one size and belongs to the net; its weights change within a task."""
+        """Values that do not suit a classifier of one size within the net, or weights that change within a task."""
         one_size = "MAML's classifier has one size"
         if not settings.net.startswith("maml"):
             yield "net", "learner=maml, which needs a net with a classifier: maml-omniglot or maml-imagenet"
@@ -215,12 +218,12 @@ class MAML(Learner):
         elif settings.tested_ways != (settings.way,):
             yield "test_ways", f"way={settings.way}: {one_size}"
         if settings.recompute:
-            yield "recompute", "learner=maml, whose weights change: lower at_once instead"
+            yield "recompute", "learner=maml, whose weights change within a task (to save memory, lower at_once)"
         if settings.compile and not settings.own.first_order:
             yield "compile", "first_order=False"
 
     def _learn(self, tasks: Tasks) -> tuple[Tensor, State]:
-        """Logits `(tasks, target, way)` after the last step, and what the running moments become."""
+        """Logits `(tasks, target, way)` after the last step, and the updated running moments."""
         self._check(tasks)
         running = self._running()
         steps = self.inner_steps if self.training else self.test_steps
@@ -236,7 +239,7 @@ class MAML(Learner):
     def _descent(
         self, x: Tensor, y: Tensor, weights: State, steps: int, running: State | None = None
     ) -> Iterator[State]:
-        """The weights after each inner step; the first step's pass of the context moves `running`."""
+        """The weights after each inner step; the first step's context pass updates `running`."""
         tasks, size = y.shape
         x, y = _normal(x.flatten(0, 1)), _normal(y.flatten())
         outer = torch.is_grad_enabled()
@@ -258,13 +261,13 @@ class MAML(Learner):
             yield weights
 
     def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:
-        """Logits `(tasks, target, way)` at adapted weights; norms that need no context move `running`."""
+        """Logits `(tasks, target, way)` at adapted weights; if no norm needs the context, `running` is updated."""
         if any(norm.needs_context for norm in self._norms().values()):
             images = torch.cat((tasks.context_x, tasks.target_x), 1)
             with joint(self.net, tasks.context_size, tasks.count):
                 logits = self._pass(weights, self._running(), images.flatten(0, 1))
         else:
-            with contexts(self.net, tasks.count):  # a set by itself, whatever it is called
+            with contexts(self.net, tasks.count):  # normalises the targets as a set of their own
                 logits = self._pass(weights, running, tasks.target_x.flatten(0, 1))
         return logits.view(tasks.count, -1, logits.shape[-1])[:, -tasks.target_y.shape[1] :]
 
@@ -283,7 +286,7 @@ class MAML(Learner):
         return {name: module for name, module in self.net.named_modules() if isinstance(module, Norm)}
 
     def _initial_weights(self, tasks: int) -> State:
-        """What the inner loop adapts, with a task axis if there are several tasks."""
+        """The weights that the inner loop adapts, with a task axis if there are several tasks."""
         kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
         weights: State = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
         if self._runs_together():
@@ -315,7 +318,7 @@ class MAML(Learner):
 
 
 def _normal(x: Tensor) -> Tensor:
-    """The same values as a tensor that autograd accepts, also if it was made in inference mode."""
+    """The same values as a tensor that autograd accepts, even if it was made in inference mode."""
     with torch.inference_mode(False):
         return x.clone() if x.is_inference() else x
 

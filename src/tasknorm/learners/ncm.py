@@ -20,10 +20,10 @@ UNTRAINED: Values = {"iterations": 0, "validate_every": 0, "meta_batch": 1}
 class NCM(Learner):
     """Nearest class mean (see `class_means`) on the features of a pretrained net, as they are.
 
-    Nothing is learned but a task's class means: what a few-shot method has to beat.
+    It learns nothing but the class means of each task: the baseline that a few-shot method has to beat.
 
     Args:
-        net: images to features, pretrained; its weights are frozen.
+        net: a pretrained net from images to features; its weights are frozen.
 
     >>> from tasknorm import NORMS, Episode, nets
     >>> learner = NCM(nets.resnet_small(NORMS["CBN"])).eval()
@@ -41,7 +41,7 @@ class NCM(Learner):
         self.net = net.requires_grad_(False)
 
     def logits(self, tasks: Tasks) -> Tensor:
-        """Logits `(tasks, target, way)`, by one joint pass."""
+        """Logits `(tasks, target, way)`, in one joint pass."""
         return class_mean_logits(self.net, tasks)
 
     @torch.no_grad()
@@ -57,7 +57,7 @@ class NCM(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """It has nothing to train, and its features have to come from somewhere."""
+        """Values that do not suit a learner without meta-training on the features of a pretrained net."""
         if settings.net.startswith("maml"):
             yield "net", "learner=ncm, which needs a net that returns features"
         if settings.iterations:
@@ -65,4 +65,4 @@ class NCM(Learner):
         if settings.validate_every:
             yield "validate_every", "learner=ncm, which has no meta-training"
         if settings.pretrained is None:
-            yield "pretrained", "learner=ncm, whose features are those of a pretrained net (see tasknorm pretrain)"
+            yield "pretrained", "learner=ncm, which needs a pretrained net (see `tasknorm pretrain`)"

@@ -1,4 +1,4 @@
-"""What several learners' papers prescribe alike; what is one learner's alone stands in its own file."""
+"""Settings that several learners' papers share; those of a single learner are in its own file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Values = dict[str, Any]
 
 CHARACTERS = ("glyphs", "omniglot", "omniglot_vinyals", "omniglot_alphabets")  # grey drawings of 28 x 28
 
-# On Meta-Dataset, CNAPs and ProtoNets alike. Its authors count tasks, 16 for each step of the optimizer.
+# CNAPs and ProtoNets on Meta-Dataset. The authors count tasks, of which each optimizer step takes 16.
 META_DATASET: Values = {
     "affine": "all",
     "eps": 1e-5,
@@ -27,12 +27,12 @@ META_DATASET: Values = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is asked for, as far as the papers' settings depend on it.
+    """The properties of a run on which the papers' settings depend.
 
     Args:
-        sources: of training tasks.
-        norm: its label.
-        way, shot: of test tasks, if they are fixed.
+        sources: names of the sources of training tasks.
+        norm: label of the norm.
+        way, shot: those of test tasks; used if sampling is fixed.
         sampling: "fixed" or "variable"; None if it was not chosen.
     """
 
@@ -49,12 +49,12 @@ class Asked:
 
     @property
     def meta_dataset(self) -> bool:
-        """Whether tasks are to be as in Meta-Dataset: asked for, or several sources and nothing asked for."""
+        """Whether way and shot vary as in Meta-Dataset: by request, or by default if there are several sources."""
         return self.sampling == "variable" or (len(self.sources) > 1 and self.sampling is None)
 
     @property
     def turned(self) -> bool:
-        """Whether each class of a task is turned by a multiple of 90 degrees, in all splits."""
+        """Whether each class of a task is rotated by a multiple of 90 degrees, in all splits."""
         return all(source in ("omniglot", "omniglot_alphabets") for source in self.sources)
 
 

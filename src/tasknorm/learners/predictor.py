@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +19,7 @@ from tasknorm.files import write_atomically
 from tasknorm.learners.tasks import check_images
 from tasknorm.machine import open_regular
 from tasknorm.norms import Norm
-from tasknorm.phase import target
+from tasknorm.phase import release, target_for_life
 
 FORMAT = "tasknorm predictor 1"
 
@@ -24,8 +27,12 @@ FORMAT = "tasknorm predictor 1"
 class Predictor(nn.Module):
     """A net with its task's weights and context moments, and the task's linear classifier.
 
+    It has learned: it stays in `eval()` and in its target phase, also as a copy, so that any number of threads may call
+    it at once.
+
     Args:
-        net: the adapted net, which has seen the context; the predictor keeps it, in `eval()` and without gradients.
+        net: the adapted net, which has seen the context; the predictor keeps it, in `eval()`, in its target phase and
+            without gradients. For another context, take a copy (`copy.deepcopy(predictor.net)`), which is in no phase.
         weight, bias: of the linear classifier on the net's features, `(way, features)` and `(way,)`; None if the net
             has a classifier of its own.
     """
@@ -35,10 +42,12 @@ class Predictor(nn.Module):
 
     def __init__(self, net: nn.Module, weight: Tensor | None = None, bias: Tensor | None = None) -> None:
         super().__init__()
+        target_for_life(net)
         self.net = net
         self.register_buffer("weight", None if weight is None else weight.detach().clone())
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
-        self.eval().requires_grad_(False)
+        super().train(False)
+        self.requires_grad_(False)
 
     def forward(self, target_x: Tensor) -> Tensor:
         """Logits `(target, way)` of images `(target, ...)`: floats, scaled as in training; a numpy array will do.
@@ -47,15 +56,27 @@ class Predictor(nn.Module):
             ValueError: if they have another shape than the net's, or are bytes or numbers from 0 to 255.
         """
         target_x = check_images(self.net, target_x)
-        with target(self.net):
-            return self.logits(target_x)
-
-    def logits(self, target_x: Tensor) -> Tensor:
-        """As `forward`, in a target phase that has been entered already."""
         features: Tensor = self.net(target_x)
         if self.weight is None:
             return features
         return nn.functional.linear(features, self.weight, self.bias)
+
+    def in_sets(self, target_x: Tensor, sets: int) -> Tensor:
+        """As `forward`, for several target sets of equal size, end to end: each as if it had come alone."""
+        apart = _sharing(self)
+        release(apart.net)
+        target_for_life(apart.net, sets)
+        logits: Tensor = apart(target_x)
+        return logits
+
+    def train(self, mode: bool = True) -> Predictor:
+        """Change nothing: in training, targets would be normalised with each other and move running moments."""
+        return self
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """For copy and pickle, which take a norm out of its phase."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        target_for_life(self.net)
 
     @torch.no_grad()
     def predict(self, target_x: Tensor) -> Tensor:
@@ -85,9 +106,9 @@ class Predictor(nn.Module):
                 stays as it was.
         """
         tensors = _read(Path(file), net)
-        predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
-        predictor.load_state_dict(tensors)
-        return predictor
+        if shape := getattr(net, "image_shape", None):
+            _try(Path(file), _loaded(copy.deepcopy(net), tensors), shape)
+        return _loaded(net, tensors)
 
     @torch.no_grad()
     def export(self, file: str | Path, example: Tensor) -> None:
@@ -108,9 +129,8 @@ class Predictor(nn.Module):
         if len(example) < 2:
             raise ValueError(f"export needs an example of at least two images, got {len(example)}")
         example = check_images(self.net, example)
-        with target(self.net):
-            batch = torch.export.Dim("batch", min=1, max=1 << 16)
-            program = torch.export.export(_Inner(self), (example,), dynamic_shapes=({0: batch},))
+        batch = torch.export.Dim("batch", min=1, max=1 << 16)
+        program = torch.export.export(self, (example,), dynamic_shapes=({0: batch},))
         with TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
             part = Path(folder) / file.name
             if file.suffix == ".onnx":
@@ -126,15 +146,10 @@ class Predictor(nn.Module):
             part.replace(file)
 
 
-class _Inner(nn.Module):
-    """The predictor without its own phase: export enters it once."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        super().__init__()
-        self.predictor = predictor
-
-    def forward(self, target_x: Tensor) -> Tensor:
-        return self.predictor.logits(target_x)
+def _sharing(predictor: Predictor) -> Predictor:
+    """A copy of the modules with the same tensors."""
+    tensors = chain(predictor.parameters(), predictor.buffers())
+    return copy.deepcopy(predictor, {id(tensor): tensor for tensor in tensors})
 
 
 def _read(file: Path, net: nn.Module) -> dict[str, Tensor]:
@@ -205,6 +220,25 @@ def _check_classifier(file: Path, tensors: dict[str, Tensor], said: str | None) 
             f"{at(file, 'bias')}: damaged, weight and bias must be floats of shapes (way, features) and (way,), got "
             f"{weight.dtype} of {tuple(weight.shape)} and {bias.dtype} of {tuple(bias.shape)}; save it again"
         )
+
+
+def _loaded(net: nn.Module, tensors: dict[str, Tensor]) -> Predictor:
+    predictor = Predictor(net, tensors.get("weight"), tensors.get("bias"))
+    predictor.load_state_dict(tensors)
+    return predictor
+
+
+@torch.no_grad()
+def _try(file: Path, predictor: Predictor, image_shape: Sequence[int]) -> None:
+    """Raise if the predictor's classifier is for other features than the net's."""
+    like = next(predictor.net.parameters())
+    try:
+        predictor(like.new_zeros(1, *image_shape))
+    except RuntimeError as error:
+        raise WeightsError(
+            f"{at(file, 'weight')}: damaged, the classifier is for other features than the net's "
+            f"({one_line(str(error))[:200]}); save it again"
+        ) from None
 
 
 def _norms(net: nn.Module) -> str:

@@ -27,7 +27,8 @@ PAPER: Values = {
 }
 ON_CHARACTERS: Values = {"train_way": 60, "train_targets": 5}
 ON_PHOTOS: Values = {"train_targets": 15, "scale": "standard"}
-# All weights of the ResNet are trained, from pretrained ones; the sum over targets, over 16 tasks, is minimised.
+# All weights of the ResNet are trained, starting from pretrained ones. The loss is the sum over targets, averaged over
+# 16 tasks.
 ON_META_DATASET: Values = {"reduction": "sum", "halve_every": 0}
 
 
@@ -43,9 +44,9 @@ class ProtoNets(Learner):
     """Nearest class mean (see `class_means`) on features that are meta-trained for it.
 
     Args:
-        net: images to features.
-        reduction: of a task's cross-entropy over its targets: the mean, as Snell et al., or the sum, as in the
-            Meta-Dataset experiments.
+        net: a net from images to features.
+        reduction: whether a task's loss is the mean of its targets' cross-entropy, as in Snell et al., or the sum, as
+            in the Meta-Dataset experiments.
 
     >>> from tasknorm import NORMS, Episode, nets
     >>> learner = ProtoNets(nets.protonets_conv4(NORMS["TaskNorm-L"]))
@@ -65,7 +66,7 @@ class ProtoNets(Learner):
         self.reduction = reduction
 
     def logits(self, tasks: Tasks) -> Tensor:
-        """Logits `(tasks, target, way)`, by one joint pass."""
+        """Logits `(tasks, target, way)`, in one joint pass."""
         return class_mean_logits(self.net, tasks)
 
     @torch.no_grad()
@@ -83,6 +84,6 @@ class ProtoNets(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """It classifies by features, which MAML's nets do not return."""
+        """A net of MAML's: it returns logits, and ProtoNets needs features."""
         if settings.net.startswith("maml"):
             yield "net", f"learner={settings.learner}, which needs a net that returns features"

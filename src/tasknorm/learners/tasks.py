@@ -1,4 +1,4 @@
-"""Tasks that pass through a net together: equal in shape, one behind the other."""
+"""Tasks of equal shape that pass through a net together, and the checks of what a learner is given."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch.nn import functional as F
 from tasknorm.episode import Episode
 from tasknorm.kernels import is_traced
 
-LARGEST = 32.0  # no usual scaling of images gives more: standardised ones reach 3, sparse whitened ones perhaps 20
+LARGEST = 32.0  # beyond any usual scaling of images: standardised ones reach 3, sparse whitened ones perhaps 20
 
 
 @dataclass(frozen=True)
 class Tasks:
-    """Episodes of one shape, stacked.
+    """Episodes of equal shape, stacked.
 
     Args:
         context_x: `(tasks, context, ...)`.
         context_y: `(tasks, context)`.
         target_x: `(tasks, target, ...)`.
         target_y: `(tasks, target)`.
-        way: classes of each task.
+        way: number of classes of each task.
     """
 
     context_x: Tensor
@@ -36,26 +36,26 @@ class Tasks:
 
     @property
     def count(self) -> int:
-        """How many tasks there are."""
+        """Number of tasks."""
         return len(self.context_x)
 
     @property
     def context_size(self) -> int:
-        """Context examples of each task."""
+        """Number of context examples of each task."""
         return self.context_x.shape[1]
 
     @property
     def shot(self) -> float:
-        """Context examples a class, on average."""
+        """Average number of context examples per class."""
         return self.context_size / self.way
 
     @property
     def images(self) -> Tensor:
-        """All images as a joint pass takes them: [context; target] of each task."""
+        """All images in the order of a joint pass: for each task its context, then its targets."""
         return torch.cat((self.context_x, self.target_x), 1).flatten(0, 1)
 
     def target_sets(self, sizes: Sequence[int]) -> list[Tasks]:
-        """The same tasks with the first so many of their targets, with the next so many, and so on."""
+        """The same tasks with their targets split into consecutive groups of these sizes."""
         pairs = zip(self.target_x.split(list(sizes), 1), self.target_y.split(list(sizes), 1), strict=True)
         return [replace(self, target_x=x, target_y=y) for x, y in pairs]
 
@@ -66,7 +66,7 @@ class Tasks:
 
 
 def groups(episodes: Sequence[Episode], at_once: int | None = None) -> Iterator[Tasks]:
-    """The episodes in their order, neighbours of equal shape and way stacked, at most `at_once` of them."""
+    """The episodes in their order, with consecutive ones of equal shape and way stacked, at most `at_once` together."""
     members: list[Episode] = []
     for episode in episodes:
         if members and (_shape(episode) != _shape(members[0]) or len(members) == at_once):
@@ -84,13 +84,13 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
 
 
 def check_images(net: nn.Module, images: Any) -> Tensor:
-    """Images `(images, ...)` as a tensor that the net can take, or a clear error.
+    """Images `(images, ...)` as a tensor that the net can take.
 
-    A numpy array, or anything that torch makes a tensor of, gets the net's dtype and device; a tensor is used as it is.
+    A numpy array, or anything else that torch can convert, gets the net's dtype and device; a tensor is used as it is.
 
     Raises:
-        ValueError: if they are integers, or not of the shape that the net was made for; if an image `(channels, height,
-            width)` holds numbers beyond 32, which no usual scaling gives, or that are not finite.
+        ValueError: if the images are integers or do not have the net's image shape; if images `(channels, height,
+            width)` hold values that are not finite, or larger than 32, which no usual scaling gives.
     """
     batch = images if isinstance(images, Tensor) else _for_net(net, _as_tensor(images, "images"))
     _check_shape(getattr(net, "image_shape", None), tuple(batch.shape))
@@ -105,20 +105,19 @@ def _for_net(net: nn.Module, images: Tensor) -> Tensor:
 
 
 def _check_scale(images: Tensor) -> None:
-    """Raise if images are not scaled as nets expect them: floats near 0, not bytes from 0 to 255."""
+    """Raise unless images are scaled as nets expect them: floats near 0, not bytes from 0 to 255."""
     if not (images.is_floating_point() or images.is_complex()):
         raise ValueError(
-            f"images must be floats, scaled as those that the net was trained with, got {images.dtype}; for numbers "
-            "from 0 to 1 divide bytes by 255: x.float() / 255 (tasknorm.data has unit, signed and standard)"
+            f"images must be floats, scaled as in the net's training, got {images.dtype}; to scale bytes to [0, 1], "
+            "use x.float() / 255 (tasknorm.data has the scalings unit, signed and standard)"
         )
     if images.ndim < 4 or images.numel() == 0 or images.is_complex() or is_traced():
-        return  # features of other kinds have any range
+        return  # inputs that are not images may have any range
     largest = float(torch.stack(images.detach().aminmax()).abs().max())
     if not largest <= LARGEST:
-        fix = "divide by 255" if largest < 256 else "look where they come from"
+        fix = "divide by 255" if largest < 256 else "check where they come from"
         raise ValueError(
-            "images must be scaled as those that the net was trained with, to about -1 to 1, got numbers up to "
-            f"{largest:g}; {fix}"
+            f"images must be scaled as in the net's training, to about -1 to 1, got values up to {largest:g}; {fix}"
         )
 
 
@@ -127,9 +126,9 @@ def _check_shape(expected: Sequence[int] | None, shape: tuple[int, ...]) -> None
         return
     fix = "resize them, or make the net with image_shape=..."
     if shape == tuple(expected):
-        fix = "a single image is a batch of one: x[None]"
+        fix = "pass a single image as a batch of one: x[None]"
     elif len(shape) == 4 and (shape[3], *shape[1:3]) == tuple(expected):
-        fix = "channels come first: x.permute(0, 3, 1, 2), or x.transpose(0, 3, 1, 2) in numpy"
+        fix = "put the channels first: x.permute(0, 3, 1, 2), or x.transpose(0, 3, 1, 2) in numpy"
     raise ValueError(f"the net was made for images of shape {tuple(expected)}, got images of shape {shape[1:]}; {fix}")
 
 
@@ -137,19 +136,21 @@ def check_way(net: nn.Module, way: int) -> None:
     """Raise if a task has more classes than the net's classifier."""
     outputs = getattr(net, "way", None)
     if outputs is not None and way > outputs:
-        raise ValueError(f"the task has {way} classes and the net's classifier {outputs}; make the net with way={way}")
+        raise ValueError(
+            f"the task has {way} classes, but the net's classifier has {outputs} outputs; make the net with way={way}"
+        )
 
 
 def given_context(net: nn.Module, context_x: Any, context_y: Any) -> tuple[Tensor, Tensor, int]:
-    """A context as its user gives it: images, labels and number of classes, checked.
+    """The images, labels and number of classes of a context, checked and as tensors.
 
     Args:
-        net: that the images are for.
+        net: the net that the images are for.
         context_x: images `(context, ...)`, a tensor or an array (see `check_images`).
         context_y: labels `(context,)`: a tensor, an array or a list of integers from 0 to way - 1.
 
     Raises:
-        ValueError: if they do not pair up, or one of them cannot be used.
+        ValueError: if there is not one label for each image, or if images or labels cannot be used.
     """
     images = check_images(net, context_x)
     labels = (context_y if isinstance(context_y, Tensor) else _as_tensor(context_y, "labels")).to(images.device)
@@ -178,7 +179,7 @@ def check_context(context_y: Tensor) -> int:
     missing = sorted(set(range(labels[-1] + 1)) - set(labels))
     if missing:
         raise ValueError(
-            f"each class from 0 to {labels[-1]} needs a context example, and {missing[:5]} have none; number a task's "
+            f"each class from 0 to {labels[-1]} needs a context example, but {missing[:5]} have none; number a task's "
             "classes 0..way-1 without gaps"
         )
     return len(labels)
@@ -205,7 +206,7 @@ def _stacked(members: list[Episode]) -> Tasks:
     low, high = (int(bound) for bound in tasks.target_y.aminmax())
     if low < 0 or high >= tasks.way:
         raise ValueError(
-            f"target labels must be classes of the context, 0 to {tasks.way - 1}, got {low} to {high}; number a task's "
-            "classes alike in both sets"
+            f"target labels must be classes of the context, 0 to {tasks.way - 1}, got {low} to {high}; give a "
+            "class the same number in the context and in the targets"
         )
     return tasks

@@ -1,4 +1,4 @@
-"""CNAPs' generator of linear classifiers (Requeima et al., 2019): one class's mean features to its weights."""
+"""CNAPs' classifier generator (Requeima et al., 2019): it maps the mean features of a class to the class's weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 
 class ClassifierGenerator(nn.Module):
-    """`w_c = mlp(nu_c) + nu_c` and `b_c = mlp'(nu_c)` for the mean context features nu_c of a class.
+    """Weights `w_c = mlp(nu_c) + nu_c` and bias `b_c = mlp'(nu_c)` of a class with mean context features nu_c.
 
     Args:
-        features: size of the features.
+        features: number of features.
     """
 
     def __init__(self, features: int) -> None:

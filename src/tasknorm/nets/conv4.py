@@ -1,7 +1,7 @@
 """Conv-4, the four-block network of MAML (Finn et al., 2017) and ProtoNets (Snell et al., 2017).
 
 Each block is a 3x3 convolution with bias, a norm and a ReLU; it halves the image by stride 2 (MAML on Omniglot) or by
-2x2 max-pooling (the others). A norm is given as a callable that makes one from its number of channels.
+2x2 max-pooling (the others). The norm is passed as a callable that takes the number of channels.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCKS = 4
 
 
 class Block(nn.Module):
-    """Convolution, norm, ReLU, and half the resolution."""
+    """Convolution, norm and ReLU; the output has half the resolution of the input."""
 
     def __init__(self, channels: int, filters: int, norm: NormMaker, *, pooled: bool) -> None:
         super().__init__()
@@ -32,18 +32,18 @@ class Block(nn.Module):
         if not self.pooled:
             return F.relu(self.norm(self.conv(x)))
         x = self.norm(channels_last(self.conv(channels_last(x))))
-        return F.relu(F.max_pool2d(x, 2))  # as the other way round, on a quarter of the numbers
+        return F.relu(F.max_pool2d(x, 2))  # the same as ReLU first, on a quarter of the numbers
 
 
 class Conv4(nn.Module):
-    """Four blocks and what follows them: the features as they are, or a linear classifier.
+    """Four blocks, followed by a linear classifier if `way` is given.
 
     Args:
         norm: makes a norm from its number of channels, e.g. `NORMS["TaskNorm-I"]`.
         image_shape: channels, height and width of the images.
-        filters: channels of every block.
-        pooled: halve by max-pooling and flatten, rather than by stride 2 and the mean over space.
-        way: outputs of the linear classifier; None for features.
+        filters: number of channels of every block.
+        pooled: True halves by max-pooling and flattens the last map; False halves by stride 2 and averages over space.
+        way: number of outputs of the linear classifier; None for a net that returns features.
 
     >>> import torch
     >>> from tasknorm import NORMS
@@ -62,7 +62,7 @@ class Conv4(nn.Module):
         if pooled and min(side) < 1:
             raise ValueError(
                 f"four poolings need images of at least {1 << BLOCKS} pixels a side, got image_shape={image_shape}; "
-                "enlarge the images"
+                "use larger images"
             )
         self.features = filters * side[0] * side[1] if pooled else filters
         self.classifier = TaskLinear(self.features, way) if way is not None else nn.Identity()
@@ -76,9 +76,10 @@ class Conv4(nn.Module):
 
 
 def maml_omniglot(norm: NormMaker, *, way: int = 5, filters: int = 64, image_shape: Shape = (1, 28, 28)) -> Conv4:
-    """MAML's net for Omniglot: stride 2, mean over space, classifier from N(0, 1).
+    """MAML's net for Omniglot: stride 2, mean over space, classifier weights drawn from N(0, 1).
 
-    Differs from the paper: its TensorFlow pads even sides by (0, 1), this by (1, 1): the same sizes, a shifted grid.
+    Difference from the paper: TensorFlow pads even sides by (0, 1), this net by (1, 1). Maps have the same sizes on a
+    shifted grid.
     """
     net = Conv4(norm, image_shape, filters, pooled=False, way=way)
     _glorot(net)
@@ -94,12 +95,12 @@ def maml_imagenet(norm: NormMaker, *, way: int = 5, filters: int = 32, image_sha
 
 
 def protonets_conv4(norm: NormMaker, *, filters: int = 64, image_shape: Shape = (1, 28, 28)) -> Conv4:
-    """ProtoNets' net: max-pooling, 64 filters, the flattened map as features; torch's own initial values."""
+    """ProtoNets' net: max-pooling, 64 filters, the flattened map as features; PyTorch's default initial weights."""
     return Conv4(norm, image_shape, filters, pooled=True, way=None)
 
 
 def _glorot(net: Conv4) -> None:
-    """Glorot's uniform initial values for all weights, 0 for all biases."""
+    """Set all weights to Glorot's uniform initial values and all biases to 0."""
     for layer in net.modules():
         if isinstance(layer, TaskConv2d | TaskLinear):
             nn.init.xavier_uniform_(layer.weight)

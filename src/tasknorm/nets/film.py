@@ -1,4 +1,4 @@
-"""FiLM: Perez et al., 2018; generated from a task's representation as in CNAPs (Requeima et al., 2019)."""
+"""FiLM layers (Perez et al., 2018), and CNAPs' generator of their parameters (Requeima et al., 2019)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 
 class FiLM(nn.Module):
-    """`gamma x + beta` for each channel: a task's own numbers, not learned ones, and at first the identity.
+    """`gamma x + beta` for each channel, with the task's own gamma and beta; the identity until they are set.
 
-    gamma and beta are `(C,)`, or `(tasks, C)` for a batch of as many tasks laid end to end.
+    gamma and beta are buffers, not learned parameters. They are `(C,)`, or `(tasks, C)` for a batch that holds several
+    tasks one after the other.
     """
 
     gamma: Tensor
@@ -30,14 +31,14 @@ class FiLM(nn.Module):
         return (by_task * self.gamma[:, None, :, None, None] + self.beta[:, None, :, None, None]).flatten(0, 1)
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Weights of a net that was trained without FiLM load as the identity."""
+        """Load the weights; FiLM layers that a net was trained without become the identity."""
         for name, value in (("gamma", torch.ones_like(self.gamma)), ("beta", torch.zeros_like(self.beta))):
             state.setdefault(prefix + name, value)
         super()._load_from_state_dict(state, prefix, *args)
 
 
 class Residual(nn.Module):
-    """Three linear layers of one width, each added to its input, with ReLUs between them; times a learned vector."""
+    """Three residual linear layers of equal width with ReLUs between them, multiplied by a learned vector."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -52,13 +53,13 @@ class Residual(nn.Module):
 
 
 class FilmGenerator(nn.Module):
-    """gamma and beta of every FiLM layer of a net, from the representation of a task.
+    """gamma and beta of every FiLM layer of a net, generated from the representation of a task.
 
-    The layers of one stage share a first layer, by their width; `gamma = 1 + r(z)`, `beta = r(z)`, each with a network
-    r of its own, which is almost 0 at the start.
+    All FiLM layers of one stage share a first linear layer. Then `gamma = 1 + r(z)` and `beta = r(z)`, each with a
+    network r of its own. r is almost 0 at the start, so that FiLM starts close to the identity.
 
     Args:
-        net: the net whose FiLM layers are to be filled.
+        net: the net whose FiLM layers get the parameters.
         features: size of a task's representation.
     """
 
@@ -67,8 +68,7 @@ class FilmGenerator(nn.Module):
         widths = {name: len(layer.gamma) for name, layer in net.named_modules() if isinstance(layer, FiLM)}
         if not widths:
             raise ValueError(
-                f"a FiLM generator needs a net with FiLM layers, and {type(net).__name__} has none; make it with "
-                "film=True"
+                f"{type(net).__name__} has no FiLM layers, and a FiLM generator needs them; make the net with film=True"
             )
         self.stages = {name: ".".join(name.split(".")[:2]) for name in widths}  # e.g. stages.0
         self.shared = nn.ModuleDict(
@@ -79,7 +79,10 @@ class FilmGenerator(nn.Module):
         )
 
     def forward(self, z: Tensor) -> dict[str, Tensor]:
-        """What to hand to the net by `functional_call`: `(tasks, C)` by name, for `z` of `(tasks, features)`."""
+        """gamma and beta by name, each `(tasks, C)`, for representations `z` of `(tasks, features)`.
+
+        Pass them to the net by `functional_call`.
+        """
         shared = {stage: F.relu(layer(z)) for stage, layer in self.shared.items()}
         film = {}
         for name, stage in self.stages.items():
@@ -88,10 +91,10 @@ class FilmGenerator(nn.Module):
         return film
 
     def regulariser(self) -> Tensor:
-        """The squares of all the learned vectors that scale gamma and beta, summed."""
+        """The sum of squares of all learned vectors that scale gamma and beta."""
         squares = [module.size.square().sum() for module in self.residuals.values() if isinstance(module, Residual)]
         return torch.stack(squares).sum()
 
 
 def _key(name: str) -> str:
-    return name.replace(".", "-")  # a module's name holds no dots
+    return name.replace(".", "-")  # torch allows no dots in a module's name

@@ -13,7 +13,7 @@ from tasknorm.nets.film import FiLM
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions with a shortcut; `film` puts a FiLM layer behind each of their norms."""
+    """Two 3x3 convolutions with a shortcut; `film` adds a FiLM layer after each of their norms."""
 
     def __init__(self, channels: int, width: int, stride: int, norm: NormMaker, *, film: bool) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Stem, stages of blocks, and the mean over space: images to features.
+    """Features of images: a stem, stages of residual blocks, and the mean over space.
 
     Args:
         norm: makes a norm from its number of channels.
-        widths: channels of each stage; every stage but the first halves the resolution.
-        depth: blocks of each stage.
-        film: put FiLM layers behind the norms, for CNAPs.
+        widths: number of channels of each stage; every stage but the first halves the resolution.
+        depth: number of blocks in each stage.
+        film: add FiLM layers after the norms, for CNAPs.
         image_shape: channels, height and width of the images.
     """
 
@@ -81,7 +81,7 @@ def resnet18(norm: NormMaker, *, film: bool = False, image_shape: Shape = (3, 84
 
 
 def resnet_small(norm: NormMaker, *, film: bool = False, image_shape: Shape = (1, 28, 28)) -> ResNet:
-    """A quarter of its width and half of its depth, for images of 28 to 64 pixels a side and CPUs."""
+    """A quarter of ResNet-18's width and half of its depth, for images of 28 to 64 pixels a side on CPUs."""
     return ResNet(norm, widths=(16, 32, 64, 128), depth=1, film=film, image_shape=image_shape)
 
 

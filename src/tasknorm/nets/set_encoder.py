@@ -1,4 +1,4 @@
-"""CNAPs' set encoder (Requeima et al., 2019): a context set to one vector that says what task it is."""
+"""CNAPs' set encoder (Requeima et al., 2019): it maps a context set to one vector that represents the task."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tasknorm.nets.conv4 import NormMaker
 
 
 class SetEncoder(nn.Module):
-    """Blocks of 3x3 convolution, norm, ReLU and 2x2 max-pooling, and the mean over space: one vector an image.
+    """A vector for each image: blocks of 3x3 convolution, norm, ReLU and 2x2 max-pooling, then the mean over space.
 
-    Its only input is context images, so it belongs in a context phase, at meta-train and at meta-test.
+    It takes context images only, so run it in a context phase, at meta-train and at meta-test.
 
     Args:
         norm: makes a norm from its number of channels.
-        channels: of the images.
-        features: channels of every block, and size of the vector.
-        blocks: how many; each halves the resolution.
+        channels: number of channels of the images.
+        features: number of channels of every block, and size of the vector.
+        blocks: number of blocks; each halves the resolution.
     """
 
     def __init__(self, norm: NormMaker, *, channels: int = 3, features: int = 64, blocks: int = 5) -> None:

@@ -1,6 +1,7 @@
 """The norms of the paper, by its labels."""
 
 from tasknorm.norms.activations import Activations
+from tasknorm.norms.averaging import averaged_running
 from tasknorm.norms.baseline import Baseline
 from tasknorm.norms.batch_renorm import BRN
 from tasknorm.norms.conventional_batch_norm import CBN
@@ -49,4 +50,5 @@ __all__ = [
     "TaskNormI",
     "TaskNormL",
     "TaskNormR",
+    "averaged_running",
 ]

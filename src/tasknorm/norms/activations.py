@@ -49,6 +49,7 @@ class Activations:
         self._correct = correct
         self._biased: Moments | None = None
         self._first_batch: Batch | None = None
+        self._context_rows: Tensor | None = None
         self._pixels = a.numel() // (a.shape[0] * a.shape[1])
         self._tasks = 1 if phase is None else phase.tasks
         self.dtype = torch.float64 if a.dtype == torch.float64 else torch.float32
@@ -80,7 +81,8 @@ class Activations:
         """Batch moments of the context of each example's task: section 4.1."""
         phase = self._phase_needed()
         if phase.kind == "target":
-            return self._memory().moments
+            mean, var = self._memory().moments
+            return Moments(mean.to(self.dtype), var.to(self.dtype))
         return self.normalising(self.first_batch)
 
     @property
@@ -106,19 +108,21 @@ class Activations:
         """The sets in the pass, with biased moments: context, then target, of a joint pass, else the one there is."""
         if self.phase is None or self.phase.kind != "joint":
             return (self.first_batch,)
-        size = self._joint_size(self.phase)
-        is_target = 1 - self._is_context(self.phase).to(self.dtype)
-        return self.first_batch, self._batch(self._rows() - size, is_target)
+        if not torch.compiler.is_compiling():
+            return self.first_batch, self._batch_of(slice(self.phase.context_size, None))
+        size = self._rows() - self._joint_size(self.phase)
+        return self.first_batch, self._batch(size, ~self._is_context(self.phase))
 
     @property
     def first_batch(self) -> Batch:
         """The first of the sets in the pass: the context of a joint pass, else the one that there is."""
         if self._first_batch is None:
             if self.phase is None or self.phase.kind != "joint":
-                self._first_batch = Batch(batch_moments(self._instance()), self._rows() * self._pixels)
+                self._first_batch = self._batch_of(slice(None))
+            elif not torch.compiler.is_compiling():
+                self._first_batch = self._batch_of(slice(self.phase.context_size))
             else:
-                is_context = self._is_context(self.phase).to(self.dtype)
-                self._first_batch = self._batch(self._joint_size(self.phase), is_context)
+                self._first_batch = self._batch(self._joint_size(self.phase), self._is_context(self.phase))
         return self._first_batch
 
     def normalising(self, batch: Batch) -> Moments:
@@ -150,8 +154,15 @@ class Activations:
         """A table `(N, C)` as `(tasks, N / tasks, C)`."""
         return table.view(self._tasks, -1, table.shape[-1])
 
+    def _batch_of(self, rows: slice) -> Batch:
+        instance = self._instance()
+        if rows != slice(None):
+            instance = Moments(*(table[..., rows, :] for table in instance))
+        return Batch(batch_moments(instance), instance.mean.shape[-2] * self._pixels)
+
     def _batch(self, size: Tensor | int, members: Tensor) -> Batch:
-        return Batch(batch_moments(self._instance(), members / size), size * self._pixels)
+        """As `_batch_of`, without numbers that would make a compiled model compile again for every size."""
+        return Batch(batch_moments(self._instance(), members, size), size * self._pixels)
 
     def _rows(self) -> int:
         return self.a.shape[0] // self._tasks
@@ -163,8 +174,10 @@ class Activations:
         return phase.context_size
 
     def _is_context(self, phase: Phase) -> Tensor:
-        rows = torch.arange(self._rows(), device=self.a.device).unsqueeze(-1)
-        return rows < self._joint_size(phase)
+        if self._context_rows is None:
+            rows = torch.arange(self._rows(), device=self.a.device).unsqueeze(-1)
+            self._context_rows = rows < self._joint_size(phase)
+        return self._context_rows
 
     def _corrected(self, moments: Moments, count: Tensor | int) -> Moments:
         return unbiased(moments, count) if self._correct else moments

@@ -24,6 +24,9 @@ class BRN(Norm):
     that set's update; targets with the update of their own task's context, whatever other tasks are in the pass. At
     meta-test both see the running moments.
 
+    After averaging weights, average the running moments anew with `tasknorm.norms.averaged_running`; torch's
+    `update_bn` passes this norm by.
+
     **Transductive: no**, at meta-test.
 
     Learned: gamma, beta.
@@ -75,7 +78,7 @@ class BRN(Norm):
 
     def bounds(self) -> tuple[Tensor, Tensor]:
         """r_max and d_max after the updates so far."""
-        updates = self.num_batches_tracked.to(self.running_mean.dtype)
+        updates = self.num_batches_tracked.to(self.running.mean.dtype)
         progress = updates / self.schedule if self.schedule else torch.ones_like(updates)
         r_grown, d_grown = (((progress - 1 / 8) / span).clamp(0, 1) for span in (7 / 8, 4 / 8))
         return 1 + (self.r_max - 1) * r_grown, self.d_max * d_grown

@@ -14,6 +14,9 @@ class CBN(Norm):
     Context and target each see their own set at meta-train and update the running moments, the context first. At
     meta-test both see the running moments.
 
+    After averaging weights, average the running moments anew with `tasknorm.norms.averaged_running`; torch's
+    `update_bn` passes this norm by.
+
     **Transductive: no**, at meta-test.
 
     Learned: gamma, beta.

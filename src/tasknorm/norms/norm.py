@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import is_traced, scale_shift, snapshot
+from tasknorm.kernels import at_least_float, is_traced, scale_shift, snapshot
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
+from tasknorm.norms.refusals import (
+    check_caller,
+    check_input,
+    check_may_store,
+    check_may_track,
+    check_not_stale,
+    refuse_script,
+    versions,
+)
+from tasknorm.norms.running import RUNNING
 from tasknorm.phase import Phase
 
 Affine = bool | Literal["offset"]
+CONTEXT = ("context_mean", "context_var", "context_size")
 
 
 class Norm(nn.Module):
@@ -20,7 +31,11 @@ class Norm(nn.Module):
 
     A subclass says which moments mu and sigma^2 are, in `moments`, and states its label, whether it is transductive,
     and whether it needs a context. All norms hold the same buffers, whether they use them or not, so that a state
-    dict or a conversion carries running moments through every norm.
+    dict or a conversion carries running moments through every norm; the state dict of a batch norm loads into any.
+    Moments are computed, and those of a context kept, in float32 or better, whatever the model's dtype.
+
+    `torch.optim.swa_utils.update_bn` looks for torch's own batch norms and silently passes these by: average running
+    moments anew with `tasknorm.norms.averaged_running`.
 
     Args:
         num_features: channels C of the input, which is `(N, C, *space)` with any number of axes of space.
@@ -46,6 +61,7 @@ class Norm(nn.Module):
     context_size: Tensor
 
     phase: Phase | None = None
+    restored = False  # whether recomputation has put back what the norm was at its first computation
 
     def __init__(
         self,
@@ -74,11 +90,12 @@ class Norm(nn.Module):
         self.register_buffer("running_mean", zeros.clone())
         self.register_buffer("running_var", torch.ones_like(zeros))
         self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.long, device=device))
-        self.register_buffer("context_mean", zeros.clone())
-        self.register_buffer("context_var", torch.ones_like(zeros))
+        self.register_buffer("context_mean", at_least_float(zeros).clone())
+        self.register_buffer("context_var", torch.ones_like(self.context_mean))
         self.register_buffer("context_size", torch.zeros((), dtype=torch.long, device=device))
         self._live: Remembered | None = None
         self._before: Remembered | None = None
+        self._weights: list[tuple[Tensor, int]] = []
         self._has_context = False
 
     def moments(self, a: Activations) -> Moments:
@@ -87,16 +104,23 @@ class Norm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `x`, `(N, C, *space)`, in the current phase."""
-        self._check(x)
+        check_caller(self, x)
+        check_input(self, x)
+        return self.normalised(x)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """`x`, which has been checked, as equation 2 makes it."""
+        phase = self.phase
+        storing = phase if self.needs_context and phase is not None and phase.stores else None
+        if storing is not None:
+            check_may_store(self, storing, x)
+            if not is_traced() and not storing.weights:
+                storing.weights.extend(versions(storing.model))
         a = Activations(
-            x.unsqueeze(-1) if x.ndim == 2 else x,
-            self.phase,
-            self._remembered(),
-            correct=self.unbiased,
-            norm=self.label,
+            x.unsqueeze(-1) if x.ndim == 2 else x, phase, self._remembered(), correct=self.unbiased, norm=self.label
         )
         moments = self.moments(a)
-        if self.needs_context and self.phase is not None and self.phase.stores:
+        if storing is not None:
             size = torch.full((), x.shape[0], dtype=torch.long, device=x.device)
             self._live = Remembered(self.to_remember(a, moments), size)
         mean, var = (a.table(table) for table in moments)
@@ -112,13 +136,25 @@ class Norm(nn.Module):
 
     @property
     def running(self) -> Moments:
-        """The running moments, detached."""
-        return Moments(self.running_mean.detach(), self.running_var.detach())
+        """The running moments, detached, in float32 or better."""
+        return Moments(at_least_float(self.running_mean.detach()), at_least_float(self.running_var.detach()))
 
     @property
     def running_before(self) -> Moments:
         """The running moments as they are now, whatever `track` will do to them in this pass."""
-        return Moments(snapshot(self.running_mean), snapshot(self.running_var)) if self.training else self.running
+        if not self.training:
+            return self.running
+        return Moments(at_least_float(snapshot(self.running_mean)), at_least_float(snapshot(self.running_var)))
+
+    @property
+    def looks_beyond_the_example(self) -> bool:
+        """Whether what the norm does to an example depends on others, or moves its running moments."""
+        return self.needs_context or self.transductive or (self.tracks and self.training)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether a context has passed in this phase, which is one that stores."""
+        return self._live is not None
 
     @torch.no_grad()
     def track(self, batch: Batch) -> Moments:
@@ -129,35 +165,41 @@ class Norm(nn.Module):
         Returns:
             The running moments as each task's own set would have moved them, `(..., 1, C)`.
         """
+        check_may_track(self, batch.moments.mean)
         self.num_batches_tracked.add_(1)
-        running = self.running_mean, self.running_var
-        step = 1 / self.num_batches_tracked.to(running[0].dtype) if self.momentum is None else self.momentum
-        moved = [
-            old + (new - old) * step for old, new in zip(running, unbiased(batch.moments, batch.total), strict=True)
-        ]
-        for old, new in zip(running, moved, strict=True):
-            old.copy_(new.reshape(-1, self.num_features).mean(0))
-        return Moments(*moved)
+        running = self.running
+        step = 1 / self.num_batches_tracked.to(running.mean.dtype) if self.momentum is None else self.momentum
+        new = unbiased(batch.moments, batch.total)
+        moved = Moments(*(old * (1 - step) + own * step for old, own in zip(running, new, strict=True)))
+        for buffer, table in zip((self.running_mean, self.running_var), moved, strict=True):
+            buffer.copy_(table.reshape(-1, self.num_features).mean(0))
+        return moved
 
     def enter(self, phase: Phase) -> None:
         """Begin a phase (see `tasknorm.context`)."""
         if phase.kind == "target" and not is_traced():
-            self._has_context = self.context_size.item() > 0
-        self._before = self._live
+            if self._live is not None:
+                check_not_stale(self, self._live.moments.mean, self._weights)
+            self._look_for_context()
+        if phase.stores:
+            self._before, self._live = self._live, None
         self.phase = phase
 
     def leave(self, succeeded: bool) -> None:
         """End the phase: save the context's moments in the buffers, or restore what was there before an error."""
-        self.phase = None
-        if not succeeded:
-            self._live = self._before
-        elif self._live is not None and self._live is not self._before:
+        phase, self.phase = self.phase, None
+        if phase is None or not phase.stores:
+            return
+        if succeeded and self._live is not None:
             with torch.no_grad():
                 self.context_mean.copy_(self._live.moments.mean.reshape(-1))
                 self.context_var.copy_(self._live.moments.var.reshape(-1))
                 self.context_size.copy_(self._live.size)
+            self._weights = phase.weights
             if self._live.moments.mean.is_inference():
                 self._live = None  # it could not be used outside of inference mode; the buffers can
+        else:
+            self._live = self._before
         self._before = None
 
     def extra_repr(self) -> str:
@@ -166,46 +208,49 @@ class Norm(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """For copy and pickle: live moments hold a graph and a phase is a matter of the moment; buffers stay."""
-        return self.__dict__ | {"phase": None, "_live": None, "_before": None}
+        return self.__dict__ | {"phase": None, "_live": None, "_before": None, "_weights": []}
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        """Torch's hook in `torch.jit.script`."""
+        refuse_script(self)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._live = None  # of the old device or dtype; the buffers move
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        before = self.context_mean, self.context_var
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        # Moved with the model, but never to a dtype in which a variance overflows.
+        self.context_mean, self.context_var = (
+            now if now.dtype == at_least_float(now).dtype else at_least_float(old).to(now.device)
+            for old, now in zip(before, (self.context_mean, self.context_var), strict=True)
+        )
+        return self
 
     def _load_from_state_dict(
         self, state_dict: Any, prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
     ) -> None:
         self._live = None  # what is loaded is newer
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
-        names = {f"{prefix}{name}" for name in ("context_mean", "context_var", "context_size")}
-        if not names & state_dict.keys():  # of torch's batch norm, say: it knows of no context, and that is fine
+        own = {f"{prefix}{name}" for name in (*CONTEXT, "alpha_scale", "alpha_offset")}
+        if not own & state_dict.keys():  # of torch's batch norm: it knows of no context and no alpha, and that is fine
             self.context_size.zero_()
-            missing[:] = [name for name in missing if name not in names]
+            own |= {f"{prefix}{name}" for name in (RUNNING[-1:] if self.tracks else RUNNING)}
+            missing[:] = [name for name in missing if name not in own]
+        if self.phase is not None:
+            self._look_for_context()
+
+    def _look_for_context(self) -> None:
+        self._has_context = self.context_size.item() > 0
 
     def _remembered(self) -> Remembered | None:
+        if self.phase is None or self.phase.kind != "target":
+            return None
         # An exported model keeps the buffers: live moments belong to a graph that does not outlive the session.
         if self._live is not None and not torch.compiler.is_exporting():
             return self._live
-        if self.phase is None or not self._has_context:
+        if not self._has_context:
             return None
         # Copies, since a later context writes to the buffers, which a graph may still need.
         return Remembered(Moments(self.context_mean.clone(), self.context_var.clone()), self.context_size.clone())
-
-    def _check(self, x: Tensor) -> None:
-        if not x.is_floating_point():
-            raise TypeError(
-                f"{self.label} normalises floating-point activations, got {x.dtype}; convert them first: x.float()"
-            )
-        if x.ndim < 2 or x.shape[1] != self.num_features:
-            raise ValueError(
-                f"{self.label} was made for {self.num_features} channels and expects (examples, {self.num_features}, "
-                f"*space), got a tensor of shape {tuple(x.shape)}"
-            )
-        if x.numel() == 0:
-            what = "batch" if self.phase is None or self.phase.kind == "joint" else f"{self.phase.kind} set"
-            raise ValueError(
-                f"{self.label} needs at least one example in the {what}, got a tensor of shape {tuple(x.shape)}"
-            )
 
 
 __all__ = ["Activations", "Affine", "Batch", "Moments", "Norm"]

@@ -27,7 +27,7 @@ class RunningMean:
 
     @torch.no_grad()
     def add(self, values: Mapping[str, Tensor], count: int) -> None:
-        """Count what a part of so many tasks made of the moments."""
+        """Add what a part of the meta-batch, of `count` tasks, made of the moments."""
         for name, total in self.sums.items():
             total += values[name].to(total.dtype) * (count / self._tasks)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import is_traced
+from tasknorm.kernels import at_least_float, is_traced
 from tasknorm.moments import pooled_moments
 from tasknorm.norms.norm import Activations, Moments, Norm
 from tasknorm.phase import Phase
@@ -48,10 +48,14 @@ class TaskNorm(Norm):
         self.alpha_offset = nn.Parameter(zeros)
 
     def alpha(self, size: Tensor | float) -> Tensor:
-        """How much the context counts, from 0 to 1, if it has this size: `()`, or `(C,)` for the channel forms."""
+        """How much the context counts, from 0 to 1, if it has this size: `()`, or `(C,)` for the channel forms.
+
+        In float32 or better, so that a size which bfloat16 cannot tell from the next counts as what it is.
+        """
+        offset = at_least_float(self.alpha_offset)
         if self.alpha_scale is None:
-            return torch.sigmoid(self.alpha_offset)
-        return torch.sigmoid(self.alpha_scale * size + self.alpha_offset)
+            return torch.sigmoid(offset)
+        return torch.sigmoid(at_least_float(self.alpha_scale) * size + offset)
 
     def secondary(self, a: Activations) -> Moments:
         """The moments mu_+ and sigma_+^2 that the context's are pooled with."""
@@ -132,6 +136,9 @@ class TaskNormR(TaskNorm):
     Context and target both see the context set and the running moments, at meta-train and at meta-test alike. The
     running moments are read without gradient, as they were before the context passed, and at meta-train updated from
     the context alone.
+
+    After averaging weights, average the running moments anew with `tasknorm.norms.averaged_running`; torch's
+    `update_bn` passes this norm by.
 
     **Transductive: no.**
 

@@ -33,15 +33,14 @@ class TBN(Norm):
     def moments(self, a: Activations) -> Moments:
         return a.own
 
-    def forward(self, x: Tensor) -> Tensor:
+    def normalised(self, x: Tensor) -> Tensor:
         if not self._is_torchs(x):
-            return super().forward(x)
-        self._check(x)
+            return super().normalised(x)
         return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
 
     def _is_torchs(self, x: Tensor) -> bool:
         """Whether torch's own batch norm does the same: one set of more than one number a channel, of floats."""
         one_set = self.phase is None or (self.phase.kind != "joint" and self.phase.tasks == 1)
         plain = x.dtype in (torch.float32, torch.float64) and x.dtype == self.running_mean.dtype
-        several = x.ndim > 1 and x.numel() > x.shape[1]
+        several = x.numel() > x.shape[1]
         return one_set and plain and several and not self.unbiased and not is_traced()

@@ -1,4 +1,4 @@
-"""Records of runs beside the paper's numbers: tables, average rank, claims, figures, and one page of all."""
+"""Our runs next to the paper's numbers: tables, average ranks, claims and figures, also as one page."""
 
 from tasknorm.report.comparison import Comparison
 from tasknorm.report.write import write_report

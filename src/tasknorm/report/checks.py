@@ -1,6 +1,6 @@
-"""Each claim of the paper as a check on records: what it found, in words and numbers.
+"""A check on records for each claim of the paper, which returns a verdict and the numbers behind it.
 
-Accuracies are those of the tables: MAML's after the gradient step chosen on validation. Two of them differ where
+Accuracies are those of the tables; MAML's are after the gradient step chosen on validation. Two accuracies differ if
 `|a - b| > sqrt(ci_a^2 + ci_b^2)`.
 """
 
@@ -29,17 +29,17 @@ Verdict = Literal["holds", "does not hold", "not tested"]
 
 
 class Finding(NamedTuple):
-    """What a check found, and the numbers that it used."""
+    """The verdict of a check, and the numbers behind it."""
 
     verdict: Verdict
     numbers: str
 
 
-NOT_TESTED = Finding("not tested", "no runs for it among the records")
+NOT_TESTED = Finding("not tested", "the records hold no runs for this claim")
 
 
 def tbn_collapses(records: Sequence[Record], targets: str, share: float) -> Finding:
-    """TBN's accuracy by example or by class differs from that all at once and is under this share of it."""
+    """TBN's accuracy by example or by class differs from that all at once and is below this share of it."""
     pairs = {}
     for name, alone in (("maml_results", f"TBN-{targets}"), ("transduction_issues", f"TBN/{targets.title()}")):
         for row, scores in _scores(records, name).items():
@@ -47,11 +47,11 @@ def tbn_collapses(records: Sequence[Record], targets: str, share: float) -> Find
             if whole and alone in scores:
                 pairs[f"{LEARNERS[KINDS[name].learner].label} {row}"] = (whole, scores[alone])
     fallen = [differ(a, b) and b.mean < share * a.mean for a, b in pairs.values()]
-    return _finding(fallen, (f"{row} {a.percent:.1f} to {b.percent:.1f}" for row, (a, b) in pairs.items()))
+    return _finding(fallen, (f"{row} from {a.percent:.1f} to {b.percent:.1f}" for row, (a, b) in pairs.items()))
 
 
 def running_averages_fail(records: Sequence[Record], share: float) -> Finding:
-    """In every setting CBN and BRN keep less than a share of the best non-transductive norm's accuracy above chance."""
+    """In every setting, CBN's and BRN's accuracy above chance is below a share of the best non-transductive norm's."""
     passed, words = [], []
     for row, scores in _scores(records, "maml_results").items():
         chance = 100 / int(row.split("-")[1])
@@ -64,9 +64,9 @@ def running_averages_fail(records: Sequence[Record], share: float) -> Finding:
 
 
 def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
-    """No other column that is not transductive has a lower average rank; ranks over the complete rows.
+    """No other non-transductive column has a lower average rank; ranks are over the complete rows.
 
-    The best of a few norms says nothing of the best of all: every column of the paper's must have been run.
+    All columns of the paper must have been run: the best of a few norms need not be the best of all.
     """
     rows = ranked_rows(_scores(records, name), published()[name].average_rank)
     wanted = {c for c in published()[name].average_rank if not _transductive(c)}
@@ -78,11 +78,11 @@ def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
     words += ", ".join(f"{c} {ranks[c]:.2f}" for c in order)
     alike = [c for c in order if c != column and ranks[c] == ranks[column]]
     lowest = ranks[column] <= min(ranks.values())
-    return _finding([lowest], [f"shared with {' and '.join(alike)}; {words}" if lowest and alike else words])
+    return _finding([lowest], [f"tied with {' and '.join(alike)}; {words}" if lowest and alike else words])
 
 
 def instance_based_slowest(records: Sequence[Record]) -> Finding:
-    """On Meta-Dataset LN and IN have the two lowest mean training accuracies, over the iterations that all share."""
+    """On Meta-Dataset, LN and IN have the two lowest mean training accuracies, over the iterations that all share."""
     passed, words = [], []
     for name in ("cnaps_meta_dataset", "protonets_meta_dataset"):
         means = mean_training_accuracies(_runs(records, name, "Omniglot"))
@@ -98,14 +98,15 @@ def instance_based_slowest(records: Sequence[Record]) -> Finding:
 def faster_than_cbn(records: Sequence[Record]) -> Finding:
     """TaskNorm-I's mean training accuracy is above CBN's on Meta-Dataset.
 
-    With MAML the paper has the training that CBN shares with TBN as the fastest of all.
+    MAML is left out: in the paper, the training that CBN shares with TBN is the fastest of all there.
     """
     passed, words = [], []
     for name in ("cnaps_meta_dataset", "protonets_meta_dataset"):
         means = mean_training_accuracies(_runs(records, name, "Omniglot"))
         if {"TaskNorm-I", "CBN"} <= set(means):
             passed.append(means["TaskNorm-I"] > means["CBN"])
-            words.append(f"{LEARNERS[KINDS[name].learner].label} {means['TaskNorm-I']:.1f} against {means['CBN']:.1f}")
+            label = LEARNERS[KINDS[name].learner].label
+            words.append(f"{label}: TaskNorm-I {means['TaskNorm-I']:.1f}, CBN {means['CBN']:.1f}")
     return _finding(passed, words)
 
 
@@ -118,12 +119,12 @@ def protonets_less_sensitive(records: Sequence[Record]) -> Finding:
         if norms <= set(maml[row]) and norms <= set(protonets.get(row, {})):
             wide, narrow = (_range(table[row][norm] for norm in norms) for table in (maml, protonets))
             passed.append(narrow < wide)
-            words.append(f"{row} {narrow:.1f} against {wide:.1f} points over {len(norms)} norms")
+            words.append(f"{row} {narrow:.1f} points with ProtoNets and {wide:.1f} with MAML, over {len(norms)} norms")
     return _finding(passed, words)
 
 
 def alpha_tends_to_one(records: Sequence[Record], near_one: float, context_size: int, layers: float) -> Finding:
-    """In this share of the layers alpha is at least `near_one` for a context of this size."""
+    """In at least this share of the layers, alpha is at least `near_one` for a context of this size."""
     passed, words = [], []
     for record in _functional(records):
         alphas = [sigmoid(scale * context_size + offset) for scale, offset in _layers(record)]
@@ -137,15 +138,18 @@ def alpha_tends_to_one(records: Sequence[Record], near_one: float, context_size:
 
 
 def scale_matters(records: Sequence[Record], zero: float, layers: float) -> Finding:
-    """In this share of the layers |OFFSET| < zero and |SCALE| |D| > zero, at the mean |D| of meta-training.
+    """|OFFSET| < zero, and |SCALE| |D| > zero, each in at least this share of the layers; |D| is the mean context size.
 
-    Adam moves a parameter by about the learning rate: a training too short to bring OFFSET to `zero` tells nothing.
+    Adam moves a parameter by about the learning rate in each step. A training too short to move OFFSET to `zero`
+    shows nothing.
     """
     passed, words = [], []
     runs = _functional(records)
     long = [r for r in runs if r.settings.iterations * r.settings.learning_rate >= zero]
     if runs and not long:
-        return Finding("not tested", f"at most {max(r.settings.iterations for r in runs):,} iterations: too short")
+        return Finding(
+            "not tested", f"{max(r.settings.iterations for r in runs):,} iterations at most: too short to move OFFSET"
+        )
     for record in long:
         alphas, size = _layers(record), record.result["contexts"]
         small = sum(abs(offset) < zero for _, offset in alphas)
@@ -153,7 +157,7 @@ def scale_matters(records: Sequence[Record], zero: float, layers: float) -> Find
         passed.append(min(small, larger) >= layers * len(alphas))
         scales, offsets = zip(*alphas, strict=True)
         words.append(
-            f"{record.settings.kind.label}: OFFSET small in {small}, SCALE large in {larger} of {len(alphas)}; "
+            f"{record.settings.kind.label}: OFFSET small in {small}, SCALE large in {larger} of {len(alphas)} layers; "
             f"SCALE {min(scales):.2g} to {max(scales):.2g}, OFFSET {min(offsets):.2g} to {max(offsets):.2g}, "
             f"mean |D| {size:.0f}"
         )
@@ -161,7 +165,7 @@ def scale_matters(records: Sequence[Record], zero: float, layers: float) -> Find
 
 
 def rn_is_special_case(records: Sequence[Record], tolerance: float) -> Finding:
-    """At meta-test, targets under RN and under TaskNorm-I with alpha = n / (n + 1) hardly differ; needs no records."""
+    """At meta-test, RN and TaskNorm-I with alpha = n / (n + 1) give targets the same values; needs no records."""
     generator = torch.Generator().manual_seed(0)
     differences = []
     for size in (1, 5, 25):
@@ -183,7 +187,7 @@ def rn_is_special_case(records: Sequence[Record], tolerance: float) -> Finding:
 def cost_about_cbn(records: Sequence[Record], about: float) -> Finding:
     """The median over settings of TaskNorm-I's seconds per iteration, divided by CBN's, is at most `about`."""
     ratios = {}
-    counted = set()  # a training of ProtoNets serves tests of 5 and 20 ways
+    counted = set()  # each training once: one of ProtoNets serves tests of 5 and of 20 ways
     for name in ("maml_results", "protonets_results", "cnaps_meta_dataset", "protonets_meta_dataset"):
         for row in ["Omniglot"] if KINDS[name].variable else published()[name].rows:
             runs = {r.settings.trained_norm: r for r in _runs(records, name, row)}
@@ -239,8 +243,8 @@ def _range(scores: Iterable[Accuracy]) -> float:
 
 
 def _finding(passed: Sequence[bool], words: Iterable[str]) -> Finding:
-    """Holds if there is something to check and all of it passed."""
+    """The finding: it holds if there is something to check and all of it passed."""
     if not passed:
         return NOT_TESTED
-    count = f"{sum(passed)} of {len(passed)} do: " if len(passed) > 1 else ""
+    count = f"true in {sum(passed)} of {len(passed)} cases: " if len(passed) > 1 else ""
     return Finding("holds" if all(passed) else "does not hold", count + "; ".join(words))

@@ -30,8 +30,8 @@ SHORT = {"all at once": "all", "by example": "example", "by class": "class", "av
 class Comparison:
     """Trainings of one learner on one source, and the norms that were asked for.
 
-    All accuracies are those of the weights that did best on validation tasks; average ranks are over targets all at
-    once, by example and by class.
+    Accuracies are those of the weights that did best on validation tasks. Average ranks are over three columns: targets
+    all at once, by example and by class.
     """
 
     records: Sequence[Record]
@@ -39,7 +39,7 @@ class Comparison:
 
     @cached_property
     def results(self) -> dict[str, dict[str, Result]]:
-        """Lines of the tests by norm, then by how targets came."""
+        """Test results by norm, then by how targets arrive."""
         found: dict[str, dict[str, Result]] = {norm: {} for norm in self.norms}
         for record in self.records:
             for result in record.chosen():
@@ -49,7 +49,7 @@ class Comparison:
 
     @cached_property
     def accuracies(self) -> dict[str, dict[str, Accuracy]]:
-        """Their accuracies."""
+        """Test accuracies by norm, then by how targets arrive."""
         return {norm: {come: r.accuracy for come, r in by.items()} for norm, by in self.results.items()}
 
     @cached_property
@@ -69,19 +69,9 @@ class Comparison:
         return groups(fair)[0] if fair else []
 
     def verdict(self) -> list[str]:
-        """The answer in sentences."""
-        said = []
-        if self.best:
-            first, *tied = self.best
-            also = f"; {_and(tied)} {'does' if len(tied) == 1 else 'do'} not differ significantly" if tied else ""
-            said.append(f"Best without peeking at other targets: {first}, {self.accuracies[first]['all']} %{also}.")
-        for norm in self.transductive:
-            every, example, by_class = (self.accuracies[norm][come] for come in TARGETS)
-            falls = differ(every, example) or differ(every, by_class)
-            words = f"{every} % with all targets at once, {example} % one at a time, {by_class} % class by class"
-            hint = ": its first number holds for whole batches only" if falls else ""
-            said.append(f"{norm} is transductive: {words}{hint}.")
-        return said
+        """The answer in sentences: which norm to use, and what to expect of transductive norms."""
+        advice = [self._advice()] if self.best else []
+        return advice + [self._on_transductive(norm) for norm in self.transductive]
 
     def table(self) -> Table:
         """Norms by average rank, the best first; the best of each column is bold."""
@@ -102,14 +92,15 @@ class Comparison:
         notes = (
             f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of {self._weights}.",
             "Bold: the best of a column, and all that do not differ from it significantly.",
-            "Average rank: over the three columns, ties share their places. ms / task: adapt and predict, one thread.",
+            "Average rank: the mean over the three columns; ties share their places.",
+            "ms / task: milliseconds to adapt to a task and predict its targets, on one thread.",
         )
         return Table("comparison", self.title, HEADINGS, tuple(lines), notes)
 
     def text(self) -> TextTable:
         """The table for a terminal."""
         made = self.table()
-        title = f"{made.title}: accuracy in % by how targets come"
+        title = f"{made.title}: accuracy in % by how targets arrive"
         shown = TextTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
         for heading in made.headings:
             side: Literal["left", "right"] = "left" if heading in ("norm", "transductive") else "right"
@@ -122,7 +113,7 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was compared."""
+        """The learner, source and shape of tasks that were compared."""
         settings = self.records[0].settings
         source = settings.source.replace(",", ", ")
         shape = "variable tasks" if settings.sampling == "variable" else f"{settings.way}-way {settings.shot}-shot"
@@ -137,18 +128,37 @@ class Comparison:
             Fact(
                 self.best[0].replace("-", "\N{NON-BREAKING HYPHEN}") if self.best else "—", "best non-transductive norm"
             ),
-            Fact(str(len(self.norms)), f"norms, by {len(self.records)} trainings"),
-            Fact(f"{settings.iterations:,}", "iterations of each"),
-            Fact(f"{seconds / 60:.1f} min", "of training in all"),
+            Fact(str(len(self.norms)), f"norms, from {len(self.records)} trainings"),
+            Fact(f"{settings.iterations:,}", "iterations in each training"),
+            Fact(f"{seconds / 60:.1f} min", "of training in total"),
         ]
         sections = [
             Section("Which norm?", blocks=[self.table()]),
-            Section("What if targets come alone?", [_ALONE], [self._drop()]),
+            Section("What if targets arrive one by one?", [_ALONE], [self._drop()]),
             *([Section("Training", [_TRAINING], [self._training()])] if self._trained else []),
             *([Section("What TaskNorm learned", [_ALPHA], alphas)] if (alphas := self._alphas()) else []),
         ]
         report = Report(f"Norms compared: {self.title}", lead, facts, sections)
         write_atomically(path, page.html(report).encode())
+
+    def _advice(self) -> str:
+        first, *tied = self.best
+        best = self.results[first]["all"]
+        if not tied:
+            return f"Use {first}: with {best.accuracy} % it is the best norm that does not peek at other targets."
+        return (
+            f"Use {_or(self.best)}: their differences are within the noise of {best.tasks} test tasks and 1 seed. "
+            f"{first} has the highest accuracy, {best.accuracy} %."
+        )
+
+    def _on_transductive(self, norm: str) -> str:
+        every, example, by_class = (self.accuracies[norm][come] for come in TARGETS)
+        words = f"{every} % with all targets at once, {example} % one by one, {by_class} % class by class"
+        ways = ((example, "one by one"), (by_class, "class by class"))
+        falls = [(every.percent - alone.percent, how) for alone, how in ways if differ(every, alone)]
+        points, how = max(falls, default=(0.0, ""))
+        hint = f" It looks {points:.1f} points better than it is if targets arrive {how}." if points > 0 else ""
+        return f"{norm} is transductive: {words}.{hint}"
 
     @property
     def _weights(self) -> str:
@@ -162,8 +172,8 @@ class Comparison:
         drops = [
             f"{n} {self.accuracies[n]['example'].percent - self.accuracies[n]['all'].percent:+.1f}" for n in self.norms
         ]
-        words = f"Change of accuracy from all at once to one at a time, in percent points: {', '.join(drops)}."
-        return Picture("targets", "Accuracy by how targets come", words, accuracy_by_targets(self.accuracies))
+        words = f"Change in accuracy from all at once to one by one, in percentage points: {', '.join(drops)}."
+        return Picture("targets", "Accuracy by how targets arrive", words, accuracy_by_targets(self.accuracies))
 
     def _training(self) -> Picture:
         last = {
@@ -181,8 +191,8 @@ class Comparison:
             Picture(
                 f"alpha-{record.settings.norm}",
                 f"alpha against context size: {record.settings.norm}",
-                f"In training, contexts had {record.result['contexts']:.0f} images on average (dotted line); further "
-                "away from it the curves are extrapolations.",
+                f"In training, contexts had {record.result['contexts']:.0f} images on average (dotted line); far from "
+                "that size the curves are extrapolations.",
                 alpha_curves(record),
             )
             for record in self.records
@@ -197,15 +207,15 @@ class Comparison:
         )
 
 
-def _and(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _or(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 _ALONE = (
     "A norm is transductive if a prediction depends on the other targets of its task. Such a norm can look better than "
-    "it is: in use, targets often come one at a time, or all of one class. The other norms must not change at all."
+    "it is: in use, targets often arrive one by one, or all of one class. The accuracy of other norms must not change."
 )
-_TRAINING = "TBN, CBN and RN share one training, whose loss is drawn as CBN's; each is validated under its own rules."
+_TRAINING = "TBN, CBN and RN share one training, whose loss is drawn as CBN's; each has its own validation accuracy."
 _ALPHA = (
     "alpha says how much a context counts when an example is normalised: 1 is the context alone, 0 the example alone. "
     "It is learned for each layer, as a function of the context's size."

@@ -1,6 +1,6 @@
-"""How figures look, and how they are kept: one colour, dash and marker per norm, the same everywhere.
+"""How figures look and how they are saved: one colour, dash and marker per norm, the same everywhere.
 
-Colours are chosen to be told apart by readers with any colour vision, dashes and markers for print in grey.
+Readers with any colour vision can tell the colours apart; dashes and markers serve print in grey.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SERIES = list(LOOKS)
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its name, what it shows, and the same in words for those who cannot see it."""
+    """A figure with its name, its title, and a description in words for readers who cannot see it."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ class Picture:
 
 
 def look(series: str) -> dict[str, Any]:
-    """Matplotlib's words for a norm, or for a form of alpha."""
+    """Matplotlib's options for the line of a norm, or of a form of alpha."""
     colour, dash, marker = LOOKS[series]
     thick = series in ("TaskNorm-I", "TBN", "functional-shared")
     return {
@@ -79,7 +79,7 @@ def look(series: str) -> dict[str, Any]:
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """An empty figure of so many panels, row by row; sizes in inches."""
+    """An empty figure of `rows` times `columns` panels, row by row; width and height in inches."""
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.09)
         figure = Figure(figsize=(width, height), layout=layout)
@@ -96,7 +96,7 @@ def legend(figure: Figure, axes: Sequence[Axes], title: str = "") -> None:
 
 
 def saved(picture: Picture, folder: Path) -> list[Path]:
-    """Writes the figure as SVG and as PNG."""
+    """Write the figure as SVG and as PNG; returns both paths."""
     folder.mkdir(parents=True, exist_ok=True)
     _arranged(picture.figure)
     paths = [folder / f"{picture.name}.svg", folder / f"{picture.name}.png"]
@@ -107,7 +107,7 @@ def saved(picture: Picture, folder: Path) -> list[Path]:
 
 
 def inline_svg(picture: Picture) -> str:
-    """The figure as part of a page: text as text, in the page's colours, with a description."""
+    """The figure as an SVG element for a page: with real text, in the page's colours, and with a description."""
     _arranged(picture.figure)
     stream = io.StringIO()
     with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
@@ -115,14 +115,14 @@ def inline_svg(picture: Picture) -> str:
     text = stream.getvalue()
     text = text[text.index("<svg") :].replace(INK, "currentColor")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # many figures share a page
+    text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # ids must be unique on a page
     words, inches = entities.escape(picture.words), picture.figure.get_figwidth()
     size = f"min-width:{3.2 * inches:.1f}rem;max-width:{6.4 * inches:.1f}rem"  # legible on a phone, not huge on a desk
     return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="{size}" ', 1)
 
 
 def _arranged(figure: Figure) -> None:
-    """Finds room for all labels, once: it takes as long as drawing."""
+    """Lay out the figure with room for all labels, only once: the layout takes as long as drawing."""
     if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
         figure.draw_without_rendering()
         figure.set_layout_engine("none")

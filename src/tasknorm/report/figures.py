@@ -18,20 +18,21 @@ from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
 from tasknorm.report.lookup import extractor_alphas
 from tasknorm.runs import Record
 
-UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))  # from so many seconds on
-SMOOTH = 25  # points of a training curve
-WIDE = 8  # losses whose largest is more than so many times the smallest are drawn on a logarithmic scale
-MANY = 10  # more layers than this get a scale of colours in place of a legend
+# Units of time: the shortest axis, in seconds, for which each is used; its length in seconds; its name.
+UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
+SMOOTH = 25  # largest number of points in a training curve
+WIDE = 8  # ratio of the largest to the smallest loss above which the axis is logarithmic
+MANY = 10  # a net with more layers than this gets a colour bar in place of a legend
 
 
 def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure:
-    """Training loss and validation accuracy against iteration and against time (figures 4b, 4c and their like).
+    """Training loss and validation accuracy against iteration and against time (as in figures 4b and 4c).
 
-    TBN, CBN and RN share a training: their loss is one curve, drawn as CBN's.
+    TBN, CBN and RN share a training; its loss is one curve, drawn as CBN's.
 
     Args:
         records: runs of one learner on one kind of task.
-        by_alpha: tell runs apart by the form of their alpha, not by their norm.
+        by_alpha: draw one curve for each form of alpha, rather than for each norm.
     """
     validated = any(r.result["validation"]["iteration"] for r in records)
     figure, axes = panels(2, 2, 10, 6.4) if validated else panels(1, 2, 10, 3.6)
@@ -75,7 +76,7 @@ def accuracy_against_shot(scores: Mapping[str, Mapping[int, Accuracy]]) -> Figur
     """Accuracy with its 95 % interval against the number of context images of each class (figure 4a).
 
     Args:
-        scores: by norm, then by shot.
+        scores: accuracies by norm, then by shot.
     """
     figure, (axis,) = panels(1, 1, 7, 4.2)
     for place, norm in enumerate(sorted(scores, key=SERIES.index)):
@@ -118,10 +119,10 @@ def scale_offset_lines(record: Record, largest: int = 500) -> Figure:
 
 
 def accuracy_by_targets(scores: Mapping[str, Mapping[str, Accuracy]]) -> Figure:
-    """Accuracy with its 95 % interval when targets come all at once, by example and by class.
+    """Accuracy with its 95 % interval for targets that arrive all at once, by example and by class.
 
     Args:
-        scores: by norm, then by `all`, `example`, `class`.
+        scores: accuracies by norm, then by `all`, `example`, `class`.
     """
     figure, (axis,) = panels(1, 1, 7, 1.6 + 0.42 * len(scores))
     names = sorted(scores, key=SERIES.index, reverse=True)
@@ -176,6 +177,6 @@ def _series(record: Record, norm: str, by_alpha: bool) -> str:
 
 
 def _unit(longest: float) -> tuple[str, float]:
-    """A unit of time for an axis that reaches so many seconds, and its length."""
+    """The unit of time for an axis that ends at `longest` seconds, and its length in seconds."""
     _, seconds, unit = next(found for found in UNITS if longest >= found[0])
     return unit, seconds

@@ -1,4 +1,4 @@
-"""Which of the paper's figures can be drawn from some records, and what each shows in words."""
+"""The figures that can be drawn from some records, each with a description in words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tasknorm.report.places import KINDS, Kind
 from tasknorm.report.published import published
 from tasknorm.runs import Record
 
-# Name in the paper: the table that its runs belong to, and the row (None: the first that has runs), then the title.
+# For each figure of the paper: the table that its runs belong to, the row (None for the first with runs), the title.
 CURVES = {
     "omniglot_5_5_training_curves": ("maml_results", "Omniglot-5-5", "MAML on Omniglot, 5-way 5-shot"),
     "proto_nets_o-20_1_training_curves": ("protonets_results", "Omniglot-20-1", "ProtoNets on Omniglot, 1-shot"),
@@ -36,7 +36,7 @@ FIGURES = ("maml_accuracy_vs_shot", *CURVES, "alpha_curves", "a_b_curves")
 
 
 def gallery(records: Sequence[Record]) -> list[Picture]:
-    """Every figure of the paper for which there are runs, then accuracy by how targets come, for each learner."""
+    """Every figure of the paper for which there are runs, then accuracy by how targets arrive, for each learner."""
     found = [_against_shot(records), *(_curves(records, name) for name in CURVES), *_alphas(records)]
     found += [_by_targets(records, learner) for learner in LEARNERS]
     return [picture for picture in found if picture]
@@ -47,12 +47,12 @@ def _curves(records: Sequence[Record], name: str) -> Picture | None:
     kind = KINDS[table]
     for place in [row] if row else published()[table].rows:
         runs = [r for r in trainings(records, kind.learner, place, kind.variable) if _belongs(r, kind)]
-        if len(runs) > (kind.alpha is None):  # forms of alpha need two runs to be compared
+        if len(runs) > (kind.alpha is None):  # a comparison of forms of alpha needs two runs
             where = "" if row else f" on {'Meta-Dataset' if kind.variable else place}"
             return Picture(
                 name,
                 f"Training curves: {title}{where}",
-                f"Against iteration and against training time. "
+                f"Curves against iteration and against training time. "
                 f"{_last(runs, kind.alpha is None)}"
                 + ("" if kind.alpha is None else " TBN, CBN and RN share one training, whose loss is drawn as CBN's."),
                 training_curves(runs, by_alpha=kind.alpha is None),
@@ -82,7 +82,7 @@ def _last(runs: Sequence[Record], by_alpha: bool) -> str:
 
 
 def _against_shot(records: Sequence[Record]) -> Picture | None:
-    """MAML's accuracy against shot, on the data set, way and number of training tasks with the most shots."""
+    """MAML's accuracy against shot, for the data set, way and number of training tasks with the most shots."""
     found: dict[tuple[str, int, int], dict[str, dict[int, Accuracy]]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
         for a in record.results:
@@ -106,7 +106,7 @@ def _against_shot(records: Sequence[Record]) -> Picture | None:
 
 
 def _alphas(records: Sequence[Record]) -> list[Picture]:
-    """alpha of TaskNorm-I with CNAPs, or with another learner where there is no such run."""
+    """alpha of TaskNorm-I with CNAPs, or with another learner if CNAPs has no run."""
     runs = [r for r in records if r.settings.norm == "TaskNorm-I" and r.settings.alpha == "functional-shared"]
     runs = [r for r in runs if extractor_alphas(r) and r.settings.kind.meta_trained]
     if not runs:
@@ -116,12 +116,12 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
     layers, learner = extractor_alphas(run), run.settings.kind.label
     scales, offsets = [layer["scale"] for layer in layers], [layer["offset"] for layer in layers]
     at = [sigmoid(s * 25 + o) for s, o in zip(scales, offsets, strict=True)]
-    words = f"For each of {len(layers)} layers of the feature extractor. "
+    words = f"One line for each of the {len(layers)} layers of the feature extractor. "
     return [
         Picture(
             "alpha_curves",
             f"alpha against context size: TaskNorm-I, {learner}",
-            f"{words}With 25 context images alpha lies between {min(at):.2f} and {max(at):.2f}.",
+            f"{words}With 25 context images, alpha lies between {min(at):.2f} and {max(at):.2f}.",
             alpha_curves(run),
         ),
         Picture(
@@ -135,7 +135,7 @@ def _alphas(records: Sequence[Record]) -> list[Picture]:
 
 
 def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
-    """Means over the settings that were tested with targets in several ways; of several runs of one, the longest."""
+    """Mean accuracies over the settings that were tested with targets in several ways; the longest run of each."""
     longest: dict[tuple[Any, ...], dict[str, Accuracy]] = {}
     for record in sorted(records, key=trained_tasks):
         rows = record.results if record.settings.learner == learner else []
@@ -158,7 +158,7 @@ def _by_targets(records: Sequence[Record], learner: str) -> Picture | None:
     }
     words = "; ".join(f"{n}: " + ", ".join(f"{t} {s}" for t, s in by.items()) for n, by in means.items())
     title = f"Targets all at once, by example and by class: {LEARNERS[learner].label}"
-    said = f"Mean accuracy in % over the settings tested. {words}."
+    said = f"Mean accuracy in % over the settings tested, by how targets arrive. {words}."
     return Picture(f"targets_{learner}", title, said, accuracy_by_targets(means))
 
 

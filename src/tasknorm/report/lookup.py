@@ -1,4 +1,4 @@
-"""Which accuracy of which run stands in a place of a table."""
+"""Which accuracy of which run goes into each cell of a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tasknorm.evaluation import Accuracy
 from tasknorm.runs import Record, Result
 
-# The data sets of the paper by the names of our sources; Tiny-ImageNet stands in for ILSVRC.
+# The names of our sources for each data set of the paper; Tiny-ImageNet replaces ILSVRC.
 DATA_SETS: dict[str, tuple[str, ...]] = {
     "Omniglot": ("omniglot", "omniglot_vinyals", "omniglot_alphabets"),
     "miniImageNet": ("mini_imagenet",),
@@ -31,11 +31,11 @@ DATA_SETS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Query:
-    """What a place of a table asks for; way and shot are None for tasks of variable size.
+    """What belongs in a cell of a table; way and shot are None for tasks of variable size.
 
     Attributes:
-        alpha: the form of TaskNorm's alpha; does not matter for other norms.
-        weights: those wanted; where a run has no best weights, its final ones serve.
+        alpha: the form of TaskNorm's alpha; ignored for other norms.
+        weights: `best` on validation or `final`; if a run has no best weights, its final ones are used.
     """
 
     learner: str
@@ -50,19 +50,19 @@ class Query:
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a run's test, and the run that it comes from."""
+    """A test result, and the run that it comes from."""
 
     record: Record
     result: Result
 
     @property
     def accuracy(self) -> Accuracy:
-        """With MAML, after the step that did best on validation."""
+        """The accuracy; with MAML, after the step that did best on validation."""
         return self.result.accuracy
 
     @property
     def maximum(self) -> Accuracy:
-        """With MAML, after the step that does best on the test tasks, as the paper has it; else the accuracy."""
+        """The accuracy; with MAML, after the step that does best on the test tasks, as in the paper."""
         return self.result.maximum
 
 
@@ -82,7 +82,7 @@ Index = dict[Query, list[Entry]]
 
 
 def index(records: Iterable[Record]) -> Index:
-    """All accuracies by the query, of one source and without alpha, that each answers."""
+    """All test results by the query that each answers; these queries have one source and no alpha."""
     found: Index = defaultdict(list)
     for record in records:
         for row in record.results:
@@ -94,7 +94,7 @@ def index(records: Iterable[Record]) -> Index:
 
 
 def entry(accuracies: Index, query: Query) -> Entry | None:
-    """The accuracy asked for; of several runs, that of the longest training, then of the first folder."""
+    """The result that a query asks for, or None; of several runs, the longest training, then the first folder."""
     keys = [
         replace(query, sources=(source,), alpha=None, weights=weights)
         for source in query.sources
@@ -109,7 +109,7 @@ def _same_alpha(record: Record, query: Query) -> bool:
 
 
 def trained_tasks(record: Record) -> int:
-    """How many tasks meta-training saw."""
+    """The number of tasks in meta-training."""
     return record.settings.iterations * record.settings.meta_batch
 
 
@@ -119,9 +119,9 @@ def extractor_alphas(record: Record) -> list[dict[str, Any]]:
 
 
 def trainings(records: Iterable[Record], learner: str, row: str, variable: bool) -> list[Record]:
-    """The runs that serve a row of the paper's tables; of several with the same norm and alpha, the longest.
+    """The runs behind a row of the paper's tables; of several with the same norm and alpha, the longest.
 
-    For tasks of variable size one training serves all rows.
+    With tasks of variable size, one training serves all rows.
     """
     longest: dict[tuple[str, str | None], Record] = {}
     for record in records:

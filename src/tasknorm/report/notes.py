@@ -1,4 +1,4 @@
-"""What has to be said below a table: how its runs differ from the paper's, and what is missing."""
+"""The notes below a table: how its runs differ from the paper's, and what is missing."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ WORDS = {
     "train_targets": "{} targets per class at meta-train",
     "max_way": "at most {} classes at meta-train",
     "max_context": "at most {} context images at meta-train",
-    "meta_batch": "{} tasks an iteration",
+    "meta_batch": "{} tasks per iteration",
     "learning_rate": "learning rate {}",
 }
 
 
 def notes(name: str, found: Entries) -> list[str]:
-    """The notes below one of the paper's tables, filled with these entries."""
+    """The notes below one of the paper's tables that holds these entries."""
     kind, paper = KINDS[name], published()[name]
     columns = [Column.named(column) for column in paper.columns]
-    said = ["Bold: the best score of a line and all that do not differ from it at 95 %."]
+    said = ["Bold: the best score of a line, and all that do not differ from it at the 95 % level."]
     if any(NORMS[c.norm].transductive for c in columns):
         said.append("† transductive: a prediction depends on the other targets.")
     if kind.variable:
         said.append(f"Data sets that meta-training does not see: {_listed(paper.held_out)}.")
     if not any(found.values()):
-        return [*said, "No run of this table is among the records."]
+        return [*said, "The records hold no runs for this table."]
     return [*said, *_notes_on_weights(kind, found), *_notes_on_rows(name, found), *_notes_on_training(kind, found)]
 
 
@@ -48,12 +48,16 @@ def _notes_on_weights(kind: Kind, found: Entries) -> list[str]:
     )
     if LEARNERS[kind.learner].has_steps:
         return [
-            f"Ours and the paper's: {ours}.",
+            f"Tested here and in the paper: {ours}.",
             "Best step: the gradient step with the highest accuracy on the test tasks, as in the paper. Chosen step: "
             "the one with the highest accuracy on validation tasks.",
         ]
-    paper = "the better of last and best on validation, chosen on the test tasks" if kind.variable else names["best"]
-    return [f"Ours: {ours}. The paper's: {paper}."]
+    paper = (
+        "the last weights or the best on validation, whichever did better on the test tasks"
+        if kind.variable
+        else names["best"]
+    )
+    return [f"Tested here: {ours}. In the paper: {paper}."]
 
 
 def _notes_on_rows(name: str, found: Entries) -> list[str]:
@@ -75,16 +79,16 @@ def _notes_on_rows(name: str, found: Entries) -> list[str]:
     )
     partial = paper.average_rank and 0 < len(ranked) < len(paper.rows)
     return [
-        *([f"{_listed(not_had)}: the data could not be had, so there is no counterpart."] if not_had else []),
+        *([f"{_listed(not_had)}: not run, since the data could not be obtained."] if not_had else []),
         *([f"Not run: {_listed(not_run)}."] if not_run else []),
-        *([f"{_listed(stand_ins)}: Tiny-ImageNet stands in for it here."] if stand_ins else []),
-        *([f"{_listed(unseen)}: held out here, part of meta-training in the paper."] if unseen else []),
-        *([f"Our average ranks are over {_listed(ranked)}."] if partial else []),
+        *([f"{_listed(stand_ins)}: replaced by Tiny-ImageNet here."] if stand_ins else []),
+        *([f"{_listed(unseen)}: held out here, but part of meta-training in the paper."] if unseen else []),
+        *([f"Our average ranks are over these rows: {_listed(ranked)}."] if partial else []),
     ]
 
 
 def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
-    """How long the runs were trained and tested, and in what they differ from the paper's."""
+    """How long the runs were trained and tested, and how they differ from the paper's."""
     places = [(row, column, e) for row, line in found.items() for column, e in line.items()]
     unit = kind.counted
     lengths = {
@@ -97,7 +101,7 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
     for length in others:
         columns = sorted({Column.named(column).heading for (_, column), value in lengths.items() if value == length})
         rows = sorted({row for (row, _), value in lengths.items() if value == length})
-        notes.append(f"{length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
+        notes.append(f"Exception: {length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
     tasks = sorted({e.result.tasks for *_, e in places})
     notes.append(
         f"Tested on {' or '.join(map(str, tasks))} tasks per data set; "
@@ -108,20 +112,20 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
 
 def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
     if not kind.stated:
-        return "until validation got no better"
+        return "until validation accuracy stopped improving"
     papers = [_papers(e) for *_, e in places]
     counts = sorted({p["iterations"] * (1 if kind.counted == "iterations" else p["meta_batch"]) for p in papers})
     return " to ".join(f"{count:,}" for count in ([counts[0], counts[-1]] if len(counts) > 1 else counts))
 
 
 def _papers(e: Entry) -> dict[str, Any]:
-    """The papers' settings for what an entry shows."""
+    """The papers' settings for the run and norm of an entry."""
     s, r = e.record.settings, e.result
     return papers_settings(s.learner, Asked(s.sources, r.norm, r.way or 5, r.shot or 1, s.sampling))
 
 
 def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
-    """Where the network, the images and the tasks of meta-training are not the paper's."""
+    """How the network, the images and the tasks of meta-training differ from the paper's."""
     different: dict[str, dict[tuple[str, str], set[str]]] = {}
     for row, e in found:
         s = e.record.settings
@@ -138,7 +142,7 @@ def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
         rows = sorted(set().union(*pairs.values()))
         where = "" if len(rows) == len({row for row, _ in found}) else f" in {_listed(rows)}"
         texts.append(f"{WORDS[key].format(ours)} ({theirs}){where}")
-    return [f"Differs from the paper, whose value is in brackets: {', '.join(texts)}."] if texts else []
+    return [f"Other differences, with the paper's value in brackets: {', '.join(texts)}."] if texts else []
 
 
 def _listed(names: Iterable[str]) -> str:

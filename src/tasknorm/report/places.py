@@ -1,4 +1,4 @@
-"""Rows and columns of the paper's tables, and our accuracies in their places."""
+"""Rows and columns of the paper's tables, and our accuracies in their cells."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Kind:
     Attributes:
         variable: tasks of variable size, as in Meta-Dataset.
         alpha: the form of TaskNorm's alpha; None where each column has its own.
-        weights: those after the last iteration, as the paper has it for MAML, or the best on validation.
+        weights: `final` after the last iteration, as in the paper for MAML, or `best` on validation.
         counted: the unit in which the paper gives the length of meta-training.
         stated: whether the paper says how long it trained and on how many tasks it tested.
     """
@@ -54,7 +54,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the paper: a norm, how its targets come, and the form of alpha where that is the subject."""
+    """A column of a table: a norm, how its targets arrive, and the form of alpha if the table compares forms."""
 
     norm: str
     targets: str = "all"
@@ -62,7 +62,8 @@ class Column:
 
     @classmethod
     def named(cls, name: str) -> Column:
-        """
+        """The column that has this name in the paper's tables.
+
         >>> Column.named("TBN/Example")
         Column(norm='TBN', targets='example', alpha=None)
         >>> Column.named("Functional/ChannelSpecific").alpha
@@ -85,7 +86,7 @@ class Column:
 
 
 def entries(records: Sequence[Record], name: str) -> Entries:
-    """Our accuracies in the places of one of the paper's tables; places without a run are left out."""
+    """Our test results by row and column of one of the paper's tables; cells without a run are left out."""
     table, kind, found = published()[name], KINDS[name], Entries()
     accuracies = index(records)
     for row in table.rows:
@@ -104,7 +105,7 @@ def entries(records: Sequence[Record], name: str) -> Entries:
 
 
 def ranked_rows(rows: Mapping[str, Mapping[str, Accuracy]], columns: Iterable[str]) -> dict[str, dict[str, Accuracy]]:
-    """The rows that an average rank can use: those with all of the columns that have a score anywhere."""
+    """The rows for an average rank: those that have all columns for which there is a score in any row."""
     there = [column for column in columns if any(column in row for row in rows.values())]
     full = {name: row for name, row in rows.items() if there and all(column in row for column in there)}
     return {name: {column: row[column] for column in there} for name, row in full.items()}

@@ -1,4 +1,4 @@
-"""The paper's own numbers, as data: every table with its means, intervals, bold print and average ranks."""
+"""The paper's own numbers: every table with its means, intervals, bold print and average ranks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class PublishedTable:
 
     Attributes:
         name: its label in the paper, without `tab:`.
-        columns: as printed; `TBN-example` and `TBN/Example` are TBN with its targets one at a time.
+        columns: names as printed; `TBN-example` and `TBN/Example` are TBN with targets that arrive one by one.
         rows: the scores of each row, by column.
         bold: the columns that each row prints in bold.
         held_out: rows of data sets that meta-training does not see.
-        average_rank: as printed, with two decimals; columns without one are left out.
+        average_rank: by column, as printed, with two decimals; columns without one are left out.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""How fast a training converges: the mean of its curve over the iterations that all trainings compared share.
+"""How fast a training converges: its mean training accuracy over the iterations that all compared trainings share.
 
-The paper judges by eye. Of two curves over the same iterations, that with the higher mean accuracy got there faster.
-The loss has no upper bound: its mean says most about the first few iterations.
+The paper judges by eye. Of two curves over the same iterations, the one with the higher mean accuracy rises faster. The
+loss is unsuitable: it has no upper bound, so its mean depends mostly on the first few iterations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The paper's tables, with our runs beside its numbers."""
+"""The paper's tables, with our runs next to its numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def paper_table(records: Sequence[Record], name: str) -> Table:
 
 
 def _lines_of_ours(learner: str, found: Entries) -> dict[str, dict[str, dict[str, Accuracy]]]:
-    """Our lines of every row, by what to call them, then row, then column."""
+    """Our accuracies by the label of their line, then by row, then by column."""
     scores = {row: {column: e.accuracy for column, e in line.items()} for row, line in found.items()}
     if not LEARNERS[learner].has_steps:
         return {"ours": scores}

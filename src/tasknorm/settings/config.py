@@ -1,4 +1,4 @@
-"""Settings as people write them: files of them, lists by commas, and what is wrong with them in words."""
+"""Config files, lists separated by commas, and error messages for settings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 
 
 def about(text: str, **bounds: Any) -> Any:
-    """A setting that is None unless it is given or the papers prescribe it."""
+    """A field for a setting that is None unless it is given or the papers prescribe a value."""
     return Field(default=None, description=text, **bounds)
 
 
 def joined(value: Any) -> Any:
-    """Several values as one text, joined by commas; one is itself.
+    """One or several values as one string, separated by commas.
 
     >>> joined(["omniglot", "cu_birds"]), joined((5, 20)), joined("a, b")
     ('omniglot,cu_birds', '5,20', 'a,b')
@@ -37,7 +37,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """The settings in a TOML or JSON file.
 
     Raises:
-        SettingsError: if it is neither, or holds a number that is not finite; names the file and the place.
+        SettingsError: if the file does not exist, is not valid TOML or JSON, holds no table of settings, or a number
+            that is not finite; names the file and the place.
     """
     if not path.exists():
         raise SettingsError(f"config file not found: '{at(path)}'; correct the path")
@@ -69,30 +70,30 @@ def _finite(text: str) -> float:
 
 
 def in_words(error: Any, fields: Mapping[str, Any]) -> str:
-    """One of pydantic's complaints as a rule, the value received, and the fix.
+    """One of pydantic's errors as a sentence: the rule, then the value received.
 
     Args:
         error: an entry of `ValidationError.errors()`.
-        fields: the settings that there are, by name.
+        fields: all known settings by name.
     """
     name = one_line(".".join(map(str, error["loc"])))
     if error["type"] == "extra_forbidden":
         return f"unknown setting {short(name)}; {meant(name, list(fields))}"
     if error["type"] == "missing":
-        return f"{name} is needed; set it"
+        return f"{name} is missing; set it"
     message = error["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return f"{name} {message}, got {short(error['input'])}" if name else message
 
 
 def choice_error(value: str, choices: Sequence[str]) -> ValueError:
-    """What is wrong with a value that is none of the choices."""
+    """The error for a value that is not one of the choices, with the most similar choice as a hint."""
     nearest = get_close_matches(value, choices, 1)
     hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
     return ValueError(f"must be one of {', '.join(choices)}{hint}")
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """A hint at the known name that is nearest, or a list of all.
+    """A hint: the most similar known name, or all known names if none is similar.
 
     >>> meant("lerning_rate", ["learning_rate", "way"]), meant("x", ["learning_rate", "way"])
     ("did you mean 'learning_rate'?", 'known: learning_rate, way')

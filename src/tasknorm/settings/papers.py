@@ -1,6 +1,6 @@
-"""What the papers prescribe for a learner and its sources: the settings that a run has unless it says otherwise.
+"""The papers' settings for a learner and its sources: the defaults of a run.
 
-What is one learner's alone stands in its file (`Learner.papers`); here is what all have in common.
+Settings of one learner are in its own file (`Learner.papers`); here are those that all learners have in common.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ ON_PHOTOS: dict[str, Any] = {"image_size": 84, "scale": "unit"}
 
 
 def papers_settings(learner: str, asked: Asked) -> dict[str, Any]:
-    """The settings of the papers' experiment that is nearest to what is asked for.
+    """The settings of the papers' experiment that is most similar to the run asked for.
 
     Args:
-        learner: its name; an unknown one gets what all have in common.
-        asked: what the settings depend on.
+        learner: name of the learner; an unknown name gets only what all learners have in common.
+        asked: the properties of the run on which the settings depend.
 
     >>> papers_settings("maml", Asked(["omniglot"], "TaskNorm-I", way=20, shot=1))["inner_steps"]
     5
@@ -28,7 +28,7 @@ def papers_settings(learner: str, asked: Asked) -> dict[str, Any]:
     values = ALL | (ON_CHARACTERS if asked.characters else ON_PHOTOS)
     values |= LEARNERS[learner].papers(asked) if learner in LEARNERS else {}
     if asked.norm in NORMS and issubclass(NORMS[asked.norm], TaskNorm):
-        # Where the context's size is fixed, alpha does not depend on it (appendix E).
+        # If the context size is fixed, alpha does not depend on it (appendix E).
         varies = values.get("sampling") == "variable"
         values |= {"alpha": "functional-shared" if varies else "independent-shared"}
     return values

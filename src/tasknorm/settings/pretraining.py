@@ -1,4 +1,4 @@
-"""Every setting of a pretraining: a key of a config file and a flag of `tasknorm pretrain` alike."""
+"""Every setting of a pretraining; each is a key of config files and a flag of `tasknorm pretrain`."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ class PretrainSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     length_name: ClassVar[str] = "epochs"
 
-    source: str = Field("glyphs", description="A data set's name, or the path of a folder or archive.")
-    net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="The feature extractor.")
-    image_size: int = Field(84, ge=1, description="Height and width of the images.")
-    scale: Literal["unit", "signed", "standard"] = Field("signed", description="To [0, 1], [-1, 1], or standardised.")
-    epochs: int = Field(125, ge=1, description="Passes over all images.")
-    batch: int = Field(256, ge=2, description="Images of each step.")
-    learning_rate: float = Field(0.1, gt=0, description="Of SGD with momentum 0.9.")
-    divide_every: int = Field(25, ge=1, description="Epochs between divisions of the learning rate by 10.")
-    weight_decay: float = Field(1e-4, ge=0, description="Of all weights.")
-    crop: int = Field(8, ge=0, description="Shift images by up to so many pixels, at random.")
-    flip: bool = Field(True, description="Mirror images at random; not for characters.")
+    source: str = Field("glyphs", description="Data set name, or the path of a folder or archive.")
+    net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="Network of the feature extractor.")
+    image_size: int = Field(84, ge=1, description="Height and width of the images, in pixels.")
+    scale: Literal["unit", "signed", "standard"] = Field(
+        "signed", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
+    )
+    epochs: int = Field(125, ge=1, description="Number of passes over all images.")
+    batch: int = Field(256, ge=2, description="Number of images in each step.")
+    learning_rate: float = Field(0.1, gt=0, description="Learning rate of SGD with momentum 0.9.")
+    divide_every: int = Field(25, ge=1, description="Number of epochs after which the learning rate is divided by 10.")
+    weight_decay: float = Field(1e-4, ge=0, description="Weight decay of SGD.")
+    crop: int = Field(8, ge=0, description="Largest random shift of an image, in pixels.")
+    flip: bool = Field(True, description="Mirror images at random; unsuitable for characters.")
     skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights, order, crops and flips.")
-    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
+    seed: int = Field(
+        0, ge=0, lt=2**63, description="Seed of the initial weights, the order of images, shifts and flips."
+    )
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Device to compute on.")
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """The given settings.
+        """The given settings, and the defaults for the rest.
 
         Raises:
             SettingsError: names the setting that is unknown or wrong.
@@ -56,19 +60,19 @@ class PretrainSettings(BaseModel):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        """Names of the settings that may change when a run is resumed: they affect only its speed."""
         return ("device",)
 
     @property
     def length(self) -> int:
-        """How long the run is: its epochs."""
+        """Length of the run: its number of epochs."""
         return self.epochs
 
     def with_length(self, length: int) -> Self:
-        """The same with another number of epochs."""
+        """The same settings with another number of epochs."""
         return self.model_copy(update={"epochs": length})
 
     @property
     def all_sources(self) -> tuple[str, ...]:
-        """Where images come from."""
+        """The sources of the images."""
         return (self.source,)

@@ -1,4 +1,4 @@
-"""Every setting of a training, in one place: a key of a config file and a flag of `tasknorm train` alike."""
+"""Every setting of a training; each is a key of config files and a flag of `tasknorm train`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tasknorm.norms import ALPHAS, NORMS, TaskNorm
 from tasknorm.settings.config import Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
-SHARED = ("TBN", "CBN", "RN")  # one meta-training, as CBN, serves the three (section 5)
+SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
 
 
 class Settings(BaseModel):
-    """One training. `Settings.of` fills in what the papers prescribe; `values` is what a config file holds.
+    """All settings of one training. `Settings.of` fills in the papers' values; `values` is what a config file holds.
 
-    The settings that only some learner has (`Learner.own_settings`) are in `own`; in files and flags they stand beside
-    the others.
+    Settings that only one learner has (`Learner.own_settings`) are in `own`; in config files and flags they stand next
+    to the others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -40,63 +40,92 @@ class Settings(BaseModel):
 
     # What is trained
     learner: str = Field(description=f"The few-shot learner: {', '.join(LEARNERS)}.")
-    source: Names = Field("glyphs", description="A data set's name or path; several by commas, each task of one.")
-    norm: str = Field("TaskNorm-I", description="A label of the paper; TBN and RN train as CBN.")
+    source: Names = Field(
+        "glyphs",
+        description="Data set name, path, or folder:PATH; separate several by commas, and each task uses one of them.",
+    )
+    norm: str = Field(
+        "TaskNorm-I", description="Label of the norm, as in the paper. TBN and RN share the training of CBN."
+    )
     net: str = Field(description=f"The network: {', '.join(NETS)}.")
-    pretrained: str | None = about("Weights of the net, as `tasknorm pretrain` writes them.")
-    filters: int | None = about("Channels of the net's blocks; the net's own number if left out.", ge=1)
-    affine: Literal["all", "offset", "none"] = Field("all", description="Norms learn gamma and beta, beta, or none.")
-    eps: float = Field(1e-5, gt=0, description="Added to the variance in norms.")
-    momentum: float = Field(0.1, gt=0, le=1, description="How far an update moves running moments.")
+    pretrained: str | None = about("File with the net's pretrained weights, as `tasknorm pretrain` writes it.")
+    filters: int | None = about("Channels of the net's blocks. Default: the net's own number.", ge=1)
+    affine: Literal["all", "offset", "none"] = Field(
+        "all", description="What norms learn: gamma and beta (all), beta alone (offset), or neither (none)."
+    )
+    eps: float = Field(1e-5, gt=0, description="Number added to the variance in norms.")
+    momentum: float = Field(0.1, gt=0, le=1, description="Weight of the newest batch in the running moments.")
     alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
-    schedule: int | None = about("BRN: updates, two for each iteration, until its bounds are wide.", ge=0)
+    schedule: int | None = about(
+        "BRN: number of updates until its bounds are fully open; an iteration makes two updates.", ge=0
+    )
 
     # Tasks
-    sampling: Literal["fixed", "variable"] = Field("fixed", description="Tasks of one shape, or as in Meta-Dataset.")
-    way: int = Field(5, ge=2, description="Classes of a task at meta-test.")
-    shot: int = Field(1, ge=1, description="Context images of each class.")
-    targets: int = Field(ge=1, description="Target images of each class at meta-test.")
-    train_way: int = Field(ge=2, description="Classes of a task at meta-train.")
-    train_targets: int = Field(ge=1, description="Target images of each class at meta-train.")
-    image_size: int = Field(ge=1, description="Height and width of the images.")
-    scale: Literal["unit", "signed", "standard"] = Field("unit", description="To [0, 1], [-1, 1], or standardised.")
-    rotate: bool = Field(False, description="Turn each class of a task by a multiple of 90 degrees.")
+    sampling: Literal["fixed", "variable"] = Field(
+        "fixed", description="Tasks of one fixed shape, or of variable way and shot as in Meta-Dataset."
+    )
+    way: int = Field(5, ge=2, description="Number of classes in a task at meta-test.")
+    shot: int = Field(1, ge=1, description="Number of context images for each class.")
+    targets: int = Field(ge=1, description="Number of target images for each class at meta-test.")
+    train_way: int = Field(ge=2, description="Number of classes in a task at meta-train.")
+    train_targets: int = Field(ge=1, description="Number of target images for each class at meta-train.")
+    image_size: int = Field(ge=1, description="Height and width of the images, in pixels.")
+    scale: Literal["unit", "signed", "standard"] = Field(
+        "unit", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
+    )
+    rotate: bool = Field(False, description="Rotate each class of a task by a random multiple of 90 degrees.")
     skip_bad: bool = Field(
         False, description="Leave out images that cannot be read and classes too small for a task, and list them."
     )
-    max_way: int = Field(40, ge=5, description="Classes of a variable task at meta-train, at most.")
-    max_context: int = Field(400, ge=5, description="Context images of a variable task at meta-train, at most.")
-    test_max_way: int = Field(50, ge=5, description="Classes of a variable task at meta-test, at most.")
-    test_max_context: int = Field(500, ge=5, description="Context images of a variable task at meta-test, at most.")
+    max_way: int = Field(40, ge=5, description="Largest number of classes in a variable task at meta-train.")
+    max_context: int = Field(
+        400, ge=5, description="Largest number of context images in a variable task at meta-train."
+    )
+    test_max_way: int = Field(50, ge=5, description="Largest number of classes in a variable task at meta-test.")
+    test_max_context: int = Field(
+        500, ge=5, description="Largest number of context images in a variable task at meta-test."
+    )
 
     # The learner
     own: SerializeAsAny[OwnSettings] = Field(OwnSettings(), description="The settings that this learner alone has.")
 
     # The loop
-    iterations: int = Field(ge=0, description="Steps of the optimizer; 0 for a learner without meta-training.")
-    meta_batch: int = Field(ge=1, description="Tasks of each step.")
-    accumulate: int = Field(1, ge=1, description="Parts in which fixed tasks pass; more need less memory.")
-    learning_rate: float = Field(gt=0, description="Of Adam.")
-    halve_every: int = Field(0, ge=0, description="Halve the learning rate after so many iterations; 0 never.")
-    clip: float | None = about("Bound of each element of the gradient.", gt=0)
-    recompute: bool = Field(False, description="Recompute activations backwards rather than keep them: less memory.")
+    iterations: int = Field(ge=0, description="Number of optimizer steps; 0 for a learner without meta-training.")
+    meta_batch: int = Field(ge=1, description="Number of tasks in each optimizer step.")
+    accumulate: int = Field(
+        1, ge=1, description="Number of parts into which the tasks of a step are split; more parts need less memory."
+    )
+    learning_rate: float = Field(gt=0, description="Adam's learning rate.")
+    halve_every: int = Field(
+        0, ge=0, description="Number of iterations after which the learning rate is halved; 0 for never."
+    )
+    clip: float | None = about("Largest absolute value of each element of the gradient.", gt=0)
+    recompute: bool = Field(
+        False, description="Recompute activations in the backward pass instead of keeping them, to save memory."
+    )
     bf16: bool = Field(False, description="Compute in bfloat16 where that is safe.")
-    compile: bool = Field(False, description="Compile the net; costs a minute at the start.")
-    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Where to compute.")
-    workers: int = Field(1, ge=0, description="Threads that prepare tasks ahead.")
-    seed: int = Field(0, ge=0, lt=2**63, description="Of initial weights and tasks.")
+    compile: bool = Field(False, description="Compile the net with torch.compile; takes about a minute at the start.")
+    device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Device to compute on.")
+    workers: int = Field(1, ge=0, description="Number of threads that prepare tasks in advance.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the initial weights and the tasks.")
 
     # Validation, test, records
-    validate_every: int = Field(500, ge=0, description="Iterations between validations; 0 for none.")
+    validate_every: int = Field(500, ge=0, description="Number of iterations between validations; 0 for no validation.")
     validation_sources: Names | None = about(
-        "Where validation tasks come from, by commas; training's with valid classes if left out."
+        "Data sets to validate on, separated by commas. Default: the training sources that have validation classes."
     )
-    validation_tasks: int = Field(100, ge=1, description="Tasks of each validation and source, always the same.")
-    test_tasks: int = Field(600, ge=0, description="Tasks of the test at the end, for each source; 0 for none.")
-    test_sources: Names | None = about("Where test tasks come from, by commas; as in training if left out.")
-    test_ways: Names | None = about("Classes of test tasks, by commas; `way` if left out.")
-    test_targets: Names = Field("all", description="How targets come in the test: all, example, class, by commas.")
-    checkpoint_every: int = Field(100, ge=1, description="Iterations between checkpoints.")
+    validation_tasks: int = Field(
+        100, ge=1, description="Number of validation tasks for each source; always the same tasks."
+    )
+    test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
+    test_sources: Names | None = about("Data sets to test on, separated by commas. Default: the training sources.")
+    test_ways: Names | None = about("Numbers of classes in test tasks, separated by commas. Default: `way`.")
+    test_targets: Names = Field(
+        "all",
+        description="How test targets arrive: all at once (all), one by one (example) or class by class (class); "
+        "separate several by commas.",
+    )
+    checkpoint_every: int = Field(100, ge=1, description="Number of iterations between checkpoints.")
     tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
 
     @classmethod
@@ -125,12 +154,12 @@ class Settings(BaseModel):
             made = cls(**values, own=own(**mine))
         except ValidationError as error:
             errors = error.errors()
-            # An unknown learner has no papers, and what these would have given is missing: that only follows.
+            # Missing settings are left out beside another error: they only follow from it, as with an unknown learner.
             wrong = [e for e in errors if e["type"] != "missing"] or errors
             raise SettingsError("; ".join(in_words(e, cls.fields()) for e in wrong)) from None
         if made.norm != "BRN" or made.schedule is not None:
             return made
-        return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # stays if the run gets longer
+        return made.model_copy(update={"schedule": min(40_000, 2 * made.iterations)})  # the same if the run is extended
 
     @classmethod
     def fields(cls) -> dict[str, FieldInfo]:
@@ -149,44 +178,44 @@ class Settings(BaseModel):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """The settings that may differ when a run goes on elsewhere: they change its speed alone."""
+        """Names of the settings that may change when a run is resumed: they affect only its speed."""
         return ("device", "workers", "tensorboard", *self.kind.machine_settings)
 
     @property
     def length(self) -> int:
-        """How long the run is: its iterations."""
+        """Length of the run: its number of iterations."""
         return self.iterations
 
     def with_length(self, length: int) -> Self:
-        """The same with another number of iterations."""
+        """The same settings with another number of iterations."""
         return self.model_copy(update={"iterations": length})
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Where training tasks come from."""
+        """The sources of training tasks."""
         return tuple(self.source.split(","))
 
     @property
     def tested_sources(self) -> tuple[str, ...]:
-        """Where test tasks come from."""
+        """The sources of test tasks."""
         return tuple((self.test_sources or self.source).split(","))
 
     @property
     def all_sources(self) -> tuple[str, ...]:
-        """Where tasks of any split come from."""
+        """The sources of training, validation and test tasks, each once."""
         named = ",".join(filter(None, (self.source, self.validation_sources, self.test_sources)))
         return tuple(dict.fromkeys(named.split(",")))
 
     @property
     def tested_ways(self) -> tuple[int | None, ...]:
-        """Classes of test tasks; None if they vary."""
+        """Numbers of classes in test tasks; None if they vary."""
         if self.sampling == "variable":
             return (None,)
         return tuple(int(way) for way in self.test_ways.split(",")) if self.test_ways else (self.way,)
 
     @property
     def tested_targets(self) -> tuple[str, ...]:
-        """How targets come in the test."""
+        """The ways in which test targets arrive: all, example, class."""
         return tuple(self.test_targets.split(","))
 
     @property
@@ -196,7 +225,7 @@ class Settings(BaseModel):
 
     @property
     def tested_norms(self) -> tuple[str, ...]:
-        """The norms that this run's weights serve, its own first."""
+        """The norms that this run's weights are tested with, the run's own norm first."""
         return (self.norm, *(norm for norm in SHARED if norm != self.norm)) if self.norm in SHARED else (self.norm,)
 
     @field_validator("learner", "norm", "net", "alpha")
@@ -213,11 +242,11 @@ class Settings(BaseModel):
     def _listed(cls, value: str | None, info: Any) -> str | None:
         parts = [] if value is None else value.split(",")
         if not all(parts) or len(set(parts)) < len(parts):
-            raise ValueError("must be different names, joined by commas")
+            raise ValueError("must be different names, separated by commas")
         if info.field_name == "test_ways" and not all(part.isdecimal() and int(part) > 1 for part in parts):
-            raise ValueError("must be numbers of at least 2, joined by commas")
+            raise ValueError("must be numbers of at least 2, separated by commas")
         if info.field_name == "test_targets" and not set(parts) <= set(TARGETS):
-            raise ValueError(f"must be some of {', '.join(TARGETS)}, joined by commas")
+            raise ValueError(f"must be one or more of {', '.join(TARGETS)}, separated by commas")
         return value
 
     @model_validator(mode="after")
@@ -236,11 +265,11 @@ class Settings(BaseModel):
         if self.schedule is not None and self.norm != "BRN":
             yield "schedule", f"norm={self.norm}"
         if self.norm == "Baseline" and self.pretrained is None:
-            yield "norm", "pretrained=None: its moments are those of pretraining"
+            yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
         if self.filters is not None and self.net.startswith("resnet"):
             yield "filters", f"net={self.net}"
         if self.test_ways is not None and self.sampling == "variable":
-            yield "test_ways", "sampling=variable, where ways vary"
+            yield "test_ways", "sampling=variable, where each task has its own way"
         if self.compile and self.recompute:
             yield "compile", "recompute=True"
         if self.accumulate > self.meta_batch:
@@ -253,12 +282,12 @@ DEFAULTS: dict[str, Any] = {"learner": "maml", "source": "glyphs", "norm": "Task
 
 
 def parsed(name: str, value: Any, fields: Mapping[str, FieldInfo]) -> Any:
-    """The value of one setting, from a flag's text if need be."""
+    """The value of one setting, converted from text if it came from a flag."""
     kind: Any = Annotated[fields[name].annotation, fields[name]]
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError:
-        return value  # refused where all settings are
+        return value  # reported when all settings are checked
 
 
 def _check_text(key: str, value: Any) -> None:
@@ -273,7 +302,7 @@ def _own_settings(learner: str) -> type[OwnSettings]:
 
 
 def _owners() -> dict[str, str]:
-    """The learner that each setting of a single learner belongs to."""
+    """For each setting that only one learner has, the name of that learner."""
     return {name: learner for learner, kind in LEARNERS.items() for name in kind.own_settings.model_fields}
 
 
@@ -281,5 +310,5 @@ def _asked(named: Mapping[str, Any]) -> Asked:
     try:
         way, shot = int(named["way"]), int(named["shot"])
     except (TypeError, ValueError, OverflowError):
-        way, shot = 5, 1  # refused by name, where all settings are
+        way, shot = 5, 1  # reported by name when all settings are checked
     return Asked(joined(named["source"]).split(","), named["norm"], way, shot, named.get("sampling"))

@@ -5,12 +5,13 @@ from tasknorm.training.folder import RunFolder
 from tasknorm.training.loop import train
 from tasknorm.training.metrics import Line, last_metrics, missing_iterations, read_metrics
 from tasknorm.training.pretraining import load_pretrained, pretrain
-from tasknorm.training.recomputation import recompute
+from tasknorm.training.recomputation import as_first_computed, recompute
 from tasknorm.training.weights import label, load_into, read_weights, weights_of, write_weights
 
 __all__ = [
     "Line",
     "RunFolder",
+    "as_first_computed",
     "label",
     "last_iteration",
     "last_metrics",

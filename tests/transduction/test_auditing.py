@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -113,19 +116,103 @@ def test_it_reads_well() -> None:
     assert text.splitlines()[0] == "transductive"
     assert [line.split()[0] for line in text.splitlines()[2:6]] == ["all", "example", "class", "order"]
     assert "the same call twice" in text
+    assert "calls: the scores of target" in text
 
 
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        (lambda x: torch.zeros(len(x)), r"scores of shape \(targets, way\), got \(12,\) for 12 targets"),
+        (
+            lambda x: torch.zeros(len(x)),
+            r"scores of shape \(targets, way\), got \(1,\) for 1 target; if these are labels",
+        ),
         (lambda x: torch.zeros(1, WAY), r"got \(1, 3\) for 12 targets"),
-        (lambda x: torch.full((len(x), WAY), float("nan")), "not finite for 12 targets"),
+        (lambda x: torch.zeros(len(x), 0), r"got \(1, 0\) for 1 target"),
+        (
+            lambda x: torch.zeros(len(x), 1 + len(x)),
+            "as many scores for every batch, got 2 and then 13 for a batch of 12",
+        ),
+        (lambda x: torch.full((len(x), WAY), float("nan")), "not finite for 1 target"),
+        (lambda x: torch.full((len(x), WAY), float("inf")), "not finite for 1 target"),
+        (lambda x: torch.full((len(x), WAY), -float("inf")), "not for all classes of a target"),
     ],
 )
 def test_bad_scores(scores, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         audit(lambda context_x, context_y, target_x: scores(target_x), episode())
+
+
+@pytest.mark.parametrize(
+    ("predict", "message"),
+    [
+        (lambda x, y, t: None, "got a NoneType that is no table of numbers for 1 target"),
+        (lambda x, y, t: [["cat", "dog"]] * len(t), "got a list that is no table of numbers"),
+        (lambda x, y, t: [[1.0], [1.0, 2.0]], "got a list that is no table of numbers"),
+        (lambda x, y, t: torch.zeros(len(t), WAY, dtype=torch.complex64), "real scores, got torch.complex64"),
+        (lambda targets: targets, r"three arguments, context_x, context_y and target_x; this one takes \(targets\)"),
+        ("a name", r"cannot audit a str; pass a function predict\(context_x, context_y, target_x\)"),
+    ],
+)
+def test_what_is_no_predictor(predict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        audit(predict, episode())
+
+
+def test_an_error_of_the_predictor_is_its_own() -> None:
+    def broken(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+        raise KeyError("no such layer")
+
+    with pytest.raises(KeyError, match="no such layer"):
+        audit(broken, episode())
+
+
+def test_arrays_for_a_predictor_of_arrays() -> None:
+    def predict(context_x: np.ndarray, context_y: np.ndarray, target_x: np.ndarray) -> np.ndarray:
+        means = np.stack([context_x[context_y == label].mean(0) for label in range(WAY)])
+        return -((target_x[:, None] - means) ** 2).sum((2, 3, 4))
+
+    assert audit(predict, episode(), arrays=True).label == "non-transductive"
+    peeks = audit(lambda x, y, t: predict(x, y, t) - predict(x, y, t).mean(0), episode(), arrays=True)
+    assert peeks.label == "transductive"
+
+
+def test_the_predictor_cannot_change_the_episode_or_find_other_targets_in_memory() -> None:
+    task = episode()
+    before = task.target_x.clone()
+
+    def greedy(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+        assert target_x.untyped_storage().nbytes() == target_x.nbytes
+        return brightness(context_x.add_(0), context_y, target_x.sub_(1).add_(1).mul_(0) + 1)
+
+    assert not audit(greedy, task).transductive
+    assert torch.equal(task.target_x, before)
+
+
+def test_random_numbers_elsewhere_go_on_as_if_nothing_had_happened() -> None:
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    audit(lambda x, y, t: brightness(x, y, t) + torch.rand(len(t), WAY), episode())
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1:] == (np.random.get_state()[1].tolist(), random.getstate())
+
+
+def test_the_predictor_itself_is_asked_about_one_target_only() -> None:
+    asked = []
+
+    class Counts:
+        def __call__(self, context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
+            asked.append(len(target_x)) if self is original else None
+            return brightness(context_x, context_y, target_x)
+
+    original = Counts()
+    assert audit(original, episode()).calls > 50
+    assert asked == [1]
+
+
+def test_cannot_tell_is_an_answer() -> None:
+    result = audit(lambda x, y, t: torch.from_numpy(np.random.default_rng().normal(size=(len(t), WAY))), episode())
+    assert result.transductive is None
+    assert result.label == "cannot tell, random"
+    assert "the noise leaves room for peeking" in str(result)
 
 
 def test_an_episode_that_cannot_tell() -> None:
