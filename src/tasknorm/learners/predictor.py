@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,9 +106,9 @@ class Predictor(nn.Module):
                 stays as it was.
         """
         tensors = _read(Path(file), net)
-        predictor = cls(net, tensors.get("weight"), tensors.get("bias"))
-        predictor.load_state_dict(tensors)
-        return predictor
+        if shape := getattr(net, "image_shape", None):
+            _try(Path(file), _loaded(copy.deepcopy(net), tensors), shape)
+        return _loaded(net, tensors)
 
     @torch.no_grad()
     def export(self, file: str | Path, example: Tensor) -> None:
@@ -219,6 +220,25 @@ def _check_classifier(file: Path, tensors: dict[str, Tensor], said: str | None) 
             f"{at(file, 'bias')}: damaged, weight and bias must be floats of shapes (way, features) and (way,), got "
             f"{weight.dtype} of {tuple(weight.shape)} and {bias.dtype} of {tuple(bias.shape)}; save it again"
         )
+
+
+def _loaded(net: nn.Module, tensors: dict[str, Tensor]) -> Predictor:
+    predictor = Predictor(net, tensors.get("weight"), tensors.get("bias"))
+    predictor.load_state_dict(tensors)
+    return predictor
+
+
+@torch.no_grad()
+def _try(file: Path, predictor: Predictor, image_shape: Sequence[int]) -> None:
+    """Raise if the predictor's classifier is for other features than the net's."""
+    like = next(predictor.net.parameters())
+    try:
+        predictor(like.new_zeros(1, *image_shape))
+    except RuntimeError as error:
+        raise WeightsError(
+            f"{at(file, 'weight')}: damaged, the classifier is for other features than the net's "
+            f"({one_line(str(error))[:200]}); save it again"
+        ) from None
 
 
 def _norms(net: nn.Module) -> str:

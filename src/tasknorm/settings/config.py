@@ -37,7 +37,8 @@ def read_config(path: Path) -> dict[str, Any]:
     """The settings in a TOML or JSON file.
 
     Raises:
-        SettingsError: if it is neither, or holds a number that is not finite; names the file and the place.
+        SettingsError: if the file does not exist, is not valid TOML or JSON, holds no table of settings, or a number
+            that is not finite; names the file and the place.
     """
     if not path.exists():
         raise SettingsError(f"config file not found: '{at(path)}'; correct the path")
