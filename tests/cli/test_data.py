@@ -100,7 +100,7 @@ def test_errors_are_one_message_with_the_rule_and_the_fix(run, tmp_path):
     failed(run("show", "pets", "--split", "tset"), "train, valid, test", "'tset'")
     failed(run("show", "pets", "--out", tmp_path / "no" / "folder.png"), "folder.png")
     failed(run("import", tmp_path / "data" / "pets", "--as", "pets"), "'pets' is taken")
-    failed(run("download", "mini_imagenet"), "addresses are known of")
+    failed(run("download", "mini_imagenet"), "no download is known for")
     failed(run("sample", "pets", "--way", 50), "50 ways needs as many classes")
     failed(run("show", "pets", "--out", tmp_path / "pets.foo"), "the picture's name must end in .png, got .foo")
     (tmp_path / "bad.json").write_text("{")
