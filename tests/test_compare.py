@@ -54,10 +54,10 @@ def test_what_is_shown_is_what_was_measured(compared: tuple[Path, str]) -> None:
     comparison = Comparison([read_record(folder / name) for name in trained], NORMS)
     page = (folder / "report.html").read_text()
     for norm in NORMS:
-        assert set(comparison.scores[norm]) == {"all", "example", "class"}
-        assert all(str(score).replace(" ", "") in page for score in comparison.scores[norm].values())
+        assert set(comparison.accuracies[norm]) == {"all", "example", "class"}
+        assert all(str(score).replace(" ", "") in page for score in comparison.accuracies[norm].values())
     for norm in ("LN", "TaskNorm-I"):  # not transductive: not a single prediction differs
-        assert len({row.accuracy for row in comparison.rows[norm].values()}) == 1
+        assert len({row.accuracy for row in comparison.results[norm].values()}) == 1
     assert sum(comparison.ranks.values()) == pytest.approx(6)
 
 
