@@ -25,6 +25,7 @@ COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I"
 VALIDATIONS = 10  # of each training
 LEAST = 20  # iterations
 EPOCHS = 3  # of pretraining
+META_BATCH = 8  # tasks of each iteration, at most, of a learner with inner steps
 PRETRAINING = "pretraining"
 START = 6.0  # seconds until a process is at work
 RESERVE = 0.85  # of the budget may be planned: processes share the machine's memory
@@ -110,6 +111,10 @@ def _settings(question: Mapping[str, Any], norm: str, iterations: int) -> Settin
         every = max(1, iterations // VALIDATIONS)
         common |= {"iterations": iterations, "validate_every": every, "checkpoint_every": every}
     alpha = {"alpha": "functional-shared"} if issubclass(NORMS[norm], TaskNorm) else {}
+    if learner is not None and learner.has_steps:
+        papers = Settings.of(common | dict(question) | {"norm": norm} | alpha)
+        # More steps at meta-test, and larger meta-batches, would cost a short comparison most of its training.
+        common |= {"test_steps": papers.values()["inner_steps"], "meta_batch": min(papers.meta_batch, META_BATCH)}
     return Settings.of(common | dict(question) | {"norm": norm} | alpha)
 
 
