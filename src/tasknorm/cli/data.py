@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.cli.flags import Json
 from tasknorm.errors import DataError
 

@@ -25,7 +25,7 @@ from torch import Tensor
 from tasknorm.errors import WeightsError, at, one_line
 from tasknorm.files import atomic_folder, naming, sync
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
-from tasknorm.training.weights import check_label
+from tasknorm.training.weights_file import check_label
 
 KEPT = 2
 WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
@@ -75,7 +75,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, about: Mapping[str, s
     Args:
         folder: the folder of all checkpoints.
         checkpoint: the checkpoint to add.
-        about: learner and norm that it belongs to (see `tasknorm.training.weights.label`).
+        about: learner and norm that it belongs to (see `tasknorm.training.weights_file.label`).
     """
     place = folder / f"{checkpoint.iteration:08d}"
     state = io.BytesIO()

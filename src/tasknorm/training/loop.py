@@ -19,14 +19,14 @@ from tasknorm.errors import DivergedError, LostProcessError, StoppedError
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, in_order
 from tasknorm.settings import Settings
+from tasknorm.training.best_weights import Accuracies, is_better
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.metrics import read_metrics
+from tasknorm.training.run_folder import RunFolder
 from tasknorm.training.watch import Watch
-from tasknorm.training.weights import label, load_into, weights_of, write_weights
+from tasknorm.training.weights_file import label, load_into, weights_of, write_weights
 
-Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
 
 
@@ -139,16 +139,6 @@ def learning_rate(settings: Settings, iteration: int) -> float:
     """The learning rate of an iteration, the first being 1."""
     halvings = (iteration - 1) // settings.halve_every if settings.halve_every else 0
     return settings.learning_rate * 0.5**halvings
-
-
-def is_better(accuracies: Accuracies, best: Accuracies) -> bool:
-    """CNAPs' rule for the best weights: a higher accuracy on at least half of the sources, even if others fall.
-
-    >>> is_better({"a": 0.5, "b": 0.2, "c": 0.9}, {"a": 0.4, "b": 0.3, "c": 0.8})
-    True
-    """
-    higher = sum(accuracy > best.get(source, -1.0) for source, accuracy in accuracies.items())
-    return 2 * higher >= len(accuracies)
 
 
 def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies], threads: list[int]) -> dict[str, Any]:

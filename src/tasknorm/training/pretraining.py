@@ -35,8 +35,8 @@ from tasknorm.nets import NETS
 from tasknorm.norms import CBN
 from tasknorm.settings import PretrainSettings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from tasknorm.training.folder import RunFolder
-from tasknorm.training.weights import label, read_weights, weights_of, write_weights
+from tasknorm.training.run_folder import RunFolder
+from tasknorm.training.weights_file import label, read_weights, weights_of, write_weights
 
 ABOUT = label("pretraining", "CBN")
 
