@@ -107,7 +107,7 @@ def test_a_resumed_run_leaves_out_the_same_or_stops(photos, tmp_path):
     parts._opened.cache_clear()  # as in another process
     result = run("train", "--out", tmp_path / "run", "--resume", "--iterations", 6)
     assert result.exit_code == 2
-    assert "goes on with the images that it began with, but class 'pet04' of" in result.stderr
+    assert "began with other images: class 'pet04' of" in result.stderr
     assert "was left out then (1 such changes); restore the images, or begin a new run" in result.stderr
 
 
@@ -140,7 +140,7 @@ def test_import_writes_records_without_bad_images(photos, tmp_path, monkeypatch)
     assert "--skip-bad" in result.stderr
     result = run("data", "import", photos, "--as", "mine", "--skip-bad")
     assert result.exit_code == 2
-    assert "a copy stays as it is; import with --records as well" in result.stderr
+    assert "a copy keeps them; import with --records as well" in result.stderr
     result = run("data", "import", photos, "--as", "mine", "--records", "--skip-bad")
     assert result.exit_code == 0, result.stderr
     assert "left out: 1 image and 0 classes" in result.stderr
