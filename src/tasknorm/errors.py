@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 SHORT = 80
+LONG = 300
 
 
 def at(file: object, place: str = "") -> str:
@@ -19,6 +20,12 @@ def at(file: object, place: str = "") -> str:
 def one_line(text: str) -> str:
     """A text with what does not print escaped."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def reason(error: Exception) -> str:
+    """What an error of somebody else says, on one line and not too long; its type if it says nothing."""
+    text = one_line(" ".join(((isinstance(error, OSError) and error.strerror) or str(error)).split()))
+    return (text if len(text) <= LONG else text[: LONG - 3] + "...") or type(error).__name__
 
 
 def short(value: object) -> str:

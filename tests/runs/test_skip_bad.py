@@ -107,7 +107,7 @@ def test_a_resumed_run_leaves_out_the_same_or_stops(photos, tmp_path):
     parts._opened.cache_clear()  # as in another process
     result = run("train", "--out", tmp_path / "run", "--resume", "--iterations", 6)
     assert result.exit_code == 2
-    assert "the run began with other images: class 'pet04' of" in result.stderr
+    assert "began with other images: class 'pet04' of" in result.stderr
     assert "was left out then (1 such changes); restore the images, or begin a new run" in result.stderr
 
 

@@ -30,7 +30,7 @@ from tasknorm.data.formats.npy import START, npy_header
 from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
-from tasknorm.errors import DataError, at, one_line
+from tasknorm.errors import DataError, at, one_line, reason
 from tasknorm.files import atomic_file, write_atomically
 from tasknorm.machine import in_order, open_regular, read_json
 
@@ -148,7 +148,7 @@ def _read_index(index: Path) -> Index:
     try:
         found = Index.model_validate(content)
     except ValidationError as error:
-        raise DataError(f"{at(index)}: {one_line(str(error))}; remove the file, and the cache is made anew") from None
+        raise DataError(f"{at(index)}: {reason(error)}; remove the file, and the cache is made anew") from None
     if Path(found.images).name != found.images or not found.images.endswith(".npy"):
         raise DataError(f"{at(index)}: the images must lie beside it; remove the file, and the cache is made anew")
     return found
@@ -187,7 +187,7 @@ def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
         except DataError as error:
             yield str(error)
         except (OSError, ValueError) as error:
-            yield f"{at(index)}: the cached images cannot be read ({error}); remove the file, and they are made anew"
+            yield f"{at(index)}: the cached images cannot be read ({reason(error)}); remove it, and they are made anew"
         else:
             for block in bad[:1]:
                 where = at(index.parent / found.images, f"image data from byte {block * BLOCK}")

@@ -116,10 +116,10 @@ def _check_links(root: Path) -> None:
     Raises:
         DataError: names the first such file.
     """
-    inside = root.resolve()
+    inside = os.path.realpath(root)
     for folder, folders, files in os.walk(root):
         for path in (Path(folder, name) for name in (*folders, *files)):
-            if path.is_symlink() and not path.resolve().is_relative_to(inside):
+            if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(inside):
                 raise DataError(
                     f"{at(path)}: this link leads out of the data set, to {at(os.readlink(path))}; put the file itself "
                     "there, or remove the link"

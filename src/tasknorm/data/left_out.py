@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing import Any
 
 from tasknorm.data.enough_images import small_classes, some
 from tasknorm.data.sources.source import Source
@@ -35,9 +34,6 @@ class LeftOut:
     class_name: str
     image: int | None
     why: str
-
-
-ROWS = TypeAdapter(list[LeftOut], config=ConfigDict(strict=True))
 
 
 def left_out_images(name: str, source: Source) -> list[LeftOut]:
@@ -70,14 +66,9 @@ def keep_left_out(rows: Sequence[LeftOut], path: Path) -> None:
         write_atomically(path, (json.dumps([asdict(row) for row in rows], indent=1) + "\n").encode())
         return
     content = read_json(path, DataError, "restore the list of what the run leaves out")
-    try:
-        before = {(row.source, row.class_name, row.image) for row in ROWS.validate_json(json.dumps(content))}
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "top level"
-        raise DataError(
-            f"{at(path, one_line(place))}: the list of what the run leaves out is damaged ({first['msg']}); restore it"
-        ) from None
+    if not isinstance(content, list):
+        raise DataError(f"{at(path)}: this must be a list of what the run leaves out, got {short(content)}; restore it")
+    before = {_kept(row, at(path, f"entry {number}")) for number, row in enumerate(content)}
     changed = before ^ {(row.source, row.class_name, row.image) for row in rows}
     if changed:
         source, class_name, image = min(changed, key=str)
@@ -87,3 +78,16 @@ def keep_left_out(rows: Sequence[LeftOut], path: Path) -> None:
             f"{'was' if (source, class_name, image) in before else 'was not'} left out then ({len(changed)} such "
             "changes); restore the images, or begin a new run in another folder"
         )
+
+
+def _kept(row: Any, where: str) -> tuple[str, str, int | None]:
+    """Source, class and image of a row as JSON has it; not by pydantic, which refuses names that are no UTF-8."""
+    kinds: dict[str, tuple[type, ...]] = {
+        "source": (str,),
+        "class_name": (str,),
+        "image": (int, type(None)),
+        "why": (str,),
+    }
+    if not isinstance(row, dict) or not all(isinstance(row.get(name, ...), kind) for name, kind in kinds.items()):
+        raise DataError(f"{where}: this is not something left out ({', '.join(kinds)}), got {short(row)}; restore it")
+    return row["source"], row["class_name"], row["image"]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import PIL
-from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tasknorm.data.cache import cache_name, digest, locked
 from tasknorm.data.check import BadImage, bad_images
@@ -24,7 +23,6 @@ from tasknorm.files import write_atomically
 from tasknorm.machine import read_json
 
 FORMAT = 2  # 1: without a checksum
-BAD_IMAGES = TypeAdapter(list[BadImage], config=ConfigDict(strict=True))
 
 
 class Usable:
@@ -106,8 +104,8 @@ def _recorded(index: Path, wanted: dict[str, Any], counts: Sequence[int]) -> lis
             return None
         if found.get("sha256") != digest(found.get("bad")):
             return None
-        bad = BAD_IMAGES.validate_python([BadImage(**each) for each in found["bad"]])
-    except (ValueError, KeyError, TypeError, ValidationError):
+        bad = [BadImage(**each) for each in found["bad"]]
+    except (ValueError, KeyError, TypeError):
         return None
     inside = all(0 <= each.class_id < len(counts) and 0 <= each.number < counts[each.class_id] for each in bad)
     return bad if inside else None

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from tasknorm.errors import WeightsError, at, one_line, short
+from tasknorm.errors import WeightsError, at, reason, short
 from tasknorm.files import write_atomically
 from tasknorm.learners.tasks import check_images
 from tasknorm.machine import open_regular
@@ -161,7 +161,7 @@ def _read(file: Path, net: nn.Module) -> dict[str, Tensor]:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError) as error:
         raise WeightsError(
-            f"{at(file)} is not a predictor: {one_line(str(error))}; pass a file that Predictor.save wrote"
+            f"{at(file)} is not a predictor: {reason(error)}; pass a file that Predictor.save wrote"
         ) from None
     if metadata.get("format") != FORMAT:
         raise WeightsError(
@@ -237,7 +237,7 @@ def _try(file: Path, predictor: Predictor, image_shape: Sequence[int]) -> None:
     except RuntimeError as error:
         raise WeightsError(
             f"{at(file, 'weight')}: damaged, the classifier is for other features than the net's "
-            f"({one_line(str(error))[:200]}); save it again"
+            f"({reason(error)}); save it again"
         ) from None
 
 

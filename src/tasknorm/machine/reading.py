@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Never
 
-from tasknorm.errors import at
+from tasknorm.errors import at, reason
 
 LARGEST_TEXT = 1 << 28  # bytes of a JSON or TOML file
 
@@ -57,9 +57,9 @@ def read_json(path: Path, wrong: type[ValueError], fix: str) -> Any:
     try:
         return parsed_json(read_regular(path, LARGEST_TEXT))
     except OSError as error:
-        raise wrong(f"{at(path)}: the file cannot be read ({error.strerror or error}); {fix}") from None
+        raise wrong(f"{at(path)}: the file cannot be read ({reason(error)}); {fix}") from None
     except ValueError as error:
-        raise wrong(f"{at(path)}: this is not a JSON file ({error}); {fix}") from None
+        raise wrong(f"{at(path)}: this is not a JSON file ({reason(error)}); {fix}") from None
 
 
 def parsed_json(text: bytes) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from tasknorm.episode import Targets
-from tasknorm.errors import SettingsError, at, one_line
+from tasknorm.errors import SettingsError, at, one_line, reason
 from tasknorm.evaluation import Accuracy, Evaluation
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
@@ -155,7 +155,7 @@ def read_result(files: RunFolder) -> dict[str, Any]:
 
 def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
-        return one_line(str(error))
+        return reason(error)
     first = error.errors()[0]
     place = one_line(".".join(map(str, first["loc"])))[:200]
     return f"{place}: {first['msg']}" if place else str(first["msg"])

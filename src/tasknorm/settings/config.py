@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from tasknorm.errors import SettingsError, at, one_line, short
+from tasknorm.errors import SettingsError, at, one_line, reason, short
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 
 
@@ -46,10 +46,10 @@ def read_config(path: Path) -> dict[str, Any]:
         text = read_regular(path, LARGEST_TEXT)
         values = parsed_json(text) if path.suffix == ".json" else _parsed_toml(text)
     except OSError as error:
-        raise SettingsError(f"{at(path)}: the config file cannot be read ({error}); correct the path") from None
+        raise SettingsError(f"{at(path)}: the config file cannot be read ({reason(error)}); correct the path") from None
     except ValueError as error:
         kind = "JSON" if path.suffix == ".json" else "TOML"
-        raise SettingsError(f"{at(path)}: not a valid {kind} file: {one_line(str(error))}; correct it") from None
+        raise SettingsError(f"{at(path)}: not a valid {kind} file: {reason(error)}; correct it") from None
     if not isinstance(values, dict):
         raise SettingsError(f"{at(path)}: a config file must hold a table of settings, got {short(values)}; correct it")
     return values

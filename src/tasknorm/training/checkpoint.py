@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tasknorm.errors import WeightsError, at, one_line
+from tasknorm.errors import WeightsError, at, reason
 from tasknorm.files import atomic_folder, naming, sync
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.training.weights_file import check_label
@@ -108,7 +108,7 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
         try:
             index, checkpoint = _read(place)
         except DAMAGE as error:
-            damaged.append(f"{at(place)} ({one_line(str(error))[:300] or type(error).__name__})")
+            damaged.append(f"{at(place)} ({reason(error)})")
             continue
         check_label(place, index, about)
         if damaged:

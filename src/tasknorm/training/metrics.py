@@ -8,9 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at, reason
+from tasknorm.machine import open_regular, read_regular
 
 Line = dict[str, float]
+LARGEST = 1 << 33  # bytes of a file
+MOST_LOST = 10**6  # iterations whose lines may be missing between two others
 EVERY = {"iteration", "seconds"}  # what each line has
 STEP = EVERY | {"loss", "accuracy", "learning_rate", "context"}  # what the line of an iteration has
 
@@ -23,15 +26,24 @@ def read_metrics(path: Path) -> list[Line]:
     """
     if not path.exists():
         return []
-    *whole, _ = path.read_bytes().split(b"\n")
-    return [_parsed(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+    try:
+        *whole, _ = read_regular(path, LARGEST).split(b"\n")
+    except OSError as error:
+        raise DataError(f"{at(path)}: the metrics cannot be read ({reason(error)}); restore the file") from None
+    found: list[Line] = []
+    for number, line in enumerate(whole, 1):
+        found.append(_parsed(line, place := at(path, f"line {number}")))
+        before, now = (each["iteration"] for each in (found[-2:] if number > 1 else ({"iteration": 0}, found[0])))
+        if not before <= now <= before + MOST_LOST or now != int(now):
+            raise _damaged(place, f"an iteration from {before} on", line)
+    return found
 
 
 def last_metrics(path: Path, size: int = 1 << 16) -> list[Line]:
     """The last whole lines that can be read, for a look from outside; none if there is no file."""
     if not path.exists():
         return []
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         start = max(0, path.stat().st_size - size)
         file.seek(start)
         lines = file.read().split(b"\n")[1 if start else 0 : -1]

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from tasknorm.errors import WeightsError, at, one_line, short
+from tasknorm.errors import WeightsError, at, one_line, reason, short
 from tasknorm.files import write_atomically
 from tasknorm.machine import open_regular, parsed_json
 
@@ -48,10 +48,10 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except OSError as error:
         raise WeightsError(
-            f"{at(path)}: the weights cannot be read ({error}); correct the path, or finish the training"
+            f"{at(path)}: the weights cannot be read ({reason(error)}); correct the path, or finish the training"
         ) from None
     except SafetensorError as error:
-        raise WeightsError(f"{at(path)}: damaged, {one_line(str(error))}; restore it or train again") from None
+        raise WeightsError(f"{at(path)}: damaged, {reason(error)}; restore it or train again") from None
 
 
 def _label(path: Path, metadata: Mapping[str, str]) -> Any:
@@ -59,7 +59,7 @@ def _label(path: Path, metadata: Mapping[str, str]) -> Any:
         return parsed_json(metadata.get("about", "{}").encode(errors="surrogatepass"))
     except ValueError as error:
         raise WeightsError(
-            f"{at(path, 'about')}: damaged, this is not JSON ({error}); restore it or train again"
+            f"{at(path, 'about')}: damaged, this is not JSON ({reason(error)}); restore it or train again"
         ) from None
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tasknorm.errors import DataError, at
+from tasknorm.errors import DataError, at, reason
 from tasknorm.machine import open_regular
 
 UNSIGNED_BYTE = 0x08
@@ -41,7 +41,7 @@ def read_idx(path: Path | str) -> NDArray[np.uint8]:
             with gzip.GzipFile(fileobj=file) as unzipped:
                 return _read(unzipped, path)  # type: ignore[arg-type]  # it reads like a file
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{at(path)}: the file cannot be read ({error}); {AGAIN}") from error
+        raise DataError(f"{at(path)}: the file cannot be read ({reason(error)}); {AGAIN}") from error
 
 
 def _read(file: BinaryIO, path: Path) -> NDArray[np.uint8]:

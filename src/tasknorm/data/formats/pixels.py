@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tasknorm.data.formats.shown import shown
-from tasknorm.errors import DataError, one_line
+from tasknorm.errors import DataError, reason
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Resize: TypeAlias = Callable[[Pixels, int], Pixels]
@@ -60,7 +60,7 @@ def decoded(data: bytes, channels: int, where: str, *, upright: bool = False) ->
     except UnidentifiedImageError:
         raise _unidentified(data, where) from None
     except Exception as error:  # a broken file makes Pillow raise nearly anything
-        raise _broken(data, where, str(error)) from error
+        raise _broken(data, where, reason(error)) from error
     return pixels.reshape(*pixels.shape[:2], channels)
 
 
@@ -75,7 +75,7 @@ def _unidentified(data: bytes, where: str) -> DataError:
 
 def _broken(data: bytes, where: str, why: str) -> DataError:
     return DataError(
-        f"{where}: the image does not decode ({one_line(why)}), got {len(data):,} bytes; fetch the file again or "
+        f"{where}: the image does not decode ({why}), got {len(data):,} bytes; fetch the file again or "
         f"remove it (formats that are read: {', '.join(FORMATS)})"
     )
 

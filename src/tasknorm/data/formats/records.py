@@ -21,7 +21,7 @@ from tasknorm.data.formats.dataset_spec import FILE_PATTERN, write_spec
 from tasknorm.data.formats.example import decode_example, encode_example
 from tasknorm.data.spec import SPLITS, Spec, Split, renumbered
 from tasknorm.data.stream import Integers
-from tasknorm.errors import DataError, at, short
+from tasknorm.errors import DataError, at, reason, short
 from tasknorm.files import atomic_file, atomic_folder
 from tasknorm.machine import open_regular
 
@@ -152,7 +152,9 @@ def _open(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except OSError as error:
-        raise DataError(f"{at(path)}: the records of a class cannot be read ({error}); restore the file") from error
+        raise DataError(
+            f"{at(path)}: the records of a class cannot be read ({reason(error)}); restore the file"
+        ) from error
 
 
 def _small_in_memory(path: Path) -> BinaryIO:

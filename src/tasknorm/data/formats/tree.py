@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from tasknorm.errors import DataError, at, one_line, short
+from tasknorm.errors import DataError, at, reason, short
 from tasknorm.machine import open_regular, read_regular
 
 LARGEST = 1 << 28  # bytes of a file; Quick Draw's largest class has 267 million
@@ -114,7 +114,7 @@ class Tree:
             members = [member for member in self._archive().infolist() if not member.is_dir()]
         except Exception as error:  # as in `read`
             raise DataError(
-                f"{at(self.path)}: not a whole zip archive ({one_line(str(error))}), got "
+                f"{at(self.path)}: not a whole zip archive ({reason(error)}), got "
                 f"{self.path.stat().st_size:,} bytes; fetch it again"
             ) from error
         check_members(self.path, members)
@@ -123,8 +123,7 @@ class Tree:
 
     def _unreadable(self, name: str, error: Exception) -> DataError:
         offset = f" at byte {self._members[name].header_offset}" if name in self._members else ""
-        why = (isinstance(error, OSError) and error.strerror) or one_line(str(error)) or type(error).__name__
-        return DataError(f"{self.where(name)}{offset}: this file cannot be read ({why}); fetch it again")
+        return DataError(f"{self.where(name)}{offset}: this file cannot be read ({reason(error)}); fetch it again")
 
 
 def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:

@@ -21,7 +21,7 @@ from tasknorm.data.formats.pixels import Pixels, lanczos
 from tasknorm.data.formats.tree import Tree, stamp
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.source import Source, plain_spec
-from tasknorm.errors import DataError, at, one_line, short
+from tasknorm.errors import DataError, at, one_line, reason, short
 from tasknorm.machine import open_regular
 
 PIXELS = 3 * 32 * 32
@@ -137,8 +137,7 @@ def _tar_files(path: Path, name: str) -> dict[str, bytes]:
     except DataError:
         raise
     except Exception as error:  # a broken archive makes tarfile raise nearly anything
-        why = one_line(str(error)) or type(error).__name__
-        raise DataError(f"{at(path)}: not a whole tar archive ({why}); fetch it again") from error
+        raise DataError(f"{at(path)}: not a whole tar archive ({reason(error)}); fetch it again") from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from tasknorm.data.formats.pixels import lanczos
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.image_files import ImageFiles
 from tasknorm.data.sources.source import plain_spec
-from tasknorm.errors import DataError, at, short
+from tasknorm.errors import DataError, at, reason, short
 
 LISTS = {"train": "train.csv", "valid": "val.csv", "test": "test.csv"}
 
@@ -66,4 +66,6 @@ class MiniImagenet(ImageFiles):
             where = f"{self.tree.where(name)}, byte {error.start}"
             raise DataError(f"{where}: a list must be UTF-8 text; save it so") from None
         except csv.Error as error:
-            raise DataError(f"{self.tree.where(name)}: this is not a CSV file ({error}); correct the list") from None
+            raise DataError(
+                f"{self.tree.where(name)}: this is not a CSV file ({reason(error)}); correct the list"
+            ) from None

@@ -1,0 +1,1 @@
+"""Every reader of files, given mutated ones; `python -m fuzz --help` from the folder of tests."""
