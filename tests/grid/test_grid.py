@@ -39,7 +39,7 @@ def test_finished_runs_are_skipped_and_failed_ones_are_named(tmp_path):
     failed = run_grid([after, good, bad], tmp_path, processes=2, say=said.append)
     assert said[0].startswith("3 runs, 1 of them finished; estimated total: ")
     assert list(failed) == ["bad", "after"]
-    assert failed["bad"].startswith("exit code 2\ntasknorm: nowhere: a source is glyphs")
+    assert failed["bad"].startswith("exit code 2\ntasknorm: nowhere: there is no data set or path of this name")
     assert failed["after"] == "needs bad, which failed"
     assert (tmp_path / "good" / "result.json").stat().st_mtime_ns == written
     assert run_grid([good], tmp_path, say=said.append) == {}
