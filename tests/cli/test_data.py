@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from support.data_files import encoded, noise, write_mnist, write_pets
 from tasknorm.cli import app
+from tasknorm.data import Cached, opened
 from tasknorm.data.downloads.addresses import ADDRESSES, Address
 
 VERBS = ["list", "download", "import", "check", "show", "sample"]
@@ -152,3 +153,16 @@ def test_importing_the_package_loads_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_check_verifies_the_caches(run, tmp_path):
+    Cached(opened("pets", tmp_path / "data"), 8)
+    assert run("check", "pets").exit_code == 0
+    (array,) = (tmp_path / "cache").glob("*.npy")
+    content = bytearray(array.read_bytes())
+    content[200] ^= 4
+    array.write_bytes(content)
+    result = run("check", "pets")
+    assert result.exit_code == 1
+    assert result.stdout == "pets: 120 images read, 0 bad, 1 damaged caches\n"
+    assert f"{array}, image data from byte 0: the checksum is wrong" in result.stderr

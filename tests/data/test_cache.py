@@ -10,13 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from support.data_files import encoded, noise, write_pets
-from tasknorm.data import Cached, Folder
+from tasknorm.data import Cached, Folder, damaged_caches
+from tasknorm.data.cache import BLOCK, SAMPLED
 from tasknorm.data.places import cache_folder
 from tasknorm.errors import DataError
 
@@ -196,3 +198,40 @@ def test_the_variable_says_where_caches_are(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if sys.platform == "linux":
         assert cache_folder() == tmp_path / "tasknorm"
+
+
+def test_a_flipped_bit_is_noticed_when_a_small_cache_is_opened(pets, folder):
+    whole = Cached(Folder(pets), 8, folder=folder).batch(*ONE)
+    array = folder / files(folder)[0]
+    content = bytearray(array.read_bytes())
+    content[-1] ^= 1
+    array.write_bytes(content)
+    assert [why.split(": ")[1][:21] for why in damaged_caches(Folder(pets), folder)] == ["the checksum is wrong"]
+    np.testing.assert_array_equal(Cached(Folder(pets), 8, folder=folder).batch(*ONE), whole)
+    assert not list(damaged_caches(Folder(pets), folder))
+    assert array.name not in files(folder)  # it was made anew
+
+
+def test_a_flipped_bit_of_a_large_cache_is_found_by_the_check(pets, folder, monkeypatch):
+    monkeypatch.setattr("tasknorm.data.cache.BLOCK", 64)
+    monkeypatch.setattr("tasknorm.data.cache.SAMPLED", 2)
+    Cached(Folder(pets), 8, folder=folder)
+    array = folder / files(folder)[0]
+    content = bytearray(array.read_bytes())
+    content[128 + 64 * 5] ^= 128
+    array.write_bytes(content)
+    (why,) = damaged_caches(Folder(pets), folder)
+    assert f"{array}, image data from byte 320: the checksum is wrong" in why
+    assert f"remove {folder / files(folder)[1]}, and the cache is made anew" in why
+    opened = {Cached(Folder(pets), 8, folder=folder).batch(*ONE).tobytes() for _ in range(99)}
+    assert len(opened) == 1
+    assert not list(damaged_caches(Folder(pets), folder))  # one of 99 openings saw it, with two of 36 blocks each
+
+
+def test_checksums_cover_every_byte(pets, folder):
+    Cached(Folder(pets), 200, folder=folder)
+    array, index = (folder / name for name in files(folder))
+    checksums = json.loads(index.read_text())["checksums"]
+    data = array.read_bytes()[-12 * 3 * 200 * 200 :]
+    assert checksums == [zlib.crc32(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)]
+    assert 1 < len(checksums) <= SAMPLED

@@ -9,12 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from support.glyph_tasks import episode
 from support.small_learners import fresh, trained
 from tasknorm import NORMS, Norm
+from tasknorm.errors import WeightsError
 from tasknorm.learners import LEARNERS, Predictor
 from tasknorm.learners.predictor import _sharing
 
@@ -159,3 +162,57 @@ class TestForLife:
         adapted, x = predictor("protonets", "TaskNorm-I"), episode(5).target_x
         compiled = torch.compile(adapted, fullgraph=True, backend="aot_eager")
         torch.testing.assert_close(compiled(x), adapted(x), rtol=1e-4, atol=1e-4)
+
+
+def rewritten(path: Path, metadata: dict[str, str] | None = None, **tensors: torch.Tensor | None) -> None:
+    """Change some tensors of a predictor's file, or all that it says of itself."""
+    with safe_open(path, "pt") as file:
+        said = file.metadata()
+        content = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    content |= {name.replace("__", "."): tensor for name, tensor in tensors.items() if tensor is not None}
+    content = {name: tensor for name, tensor in content.items() if tensors.get(name, tensor) is not None}
+    path.write_bytes(safetensors.torch.save(content, said if metadata is None else metadata))
+
+
+OLD = {"format": "tasknorm predictor 1", "norms": "TaskNorm-I"}  # as 0.1.0 wrote it
+
+
+@pytest.mark.parametrize(
+    ("metadata", "tensors", "message"),
+    [
+        (None, {"bias": torch.zeros(1)}, r"bias: damaged, weight and bias must be .*\(way,\), got .* of \(1,\)"),
+        (OLD, {"bias": torch.zeros(1)}, r"bias: damaged, weight and bias must be"),
+        (None, {"bias": None}, r"bias: damaged, the classifier has no bias"),
+        (None, {"weight": None}, r"weight: damaged, the classifier must be \(5, 16\), got none"),
+        (OLD, {"weight": None}, r"weight: damaged, the classifier has no weight"),
+        (None, {"weight": None, "bias": None}, r"the classifier must be \(5, 16\), got none"),
+        (OLD, {"weight": torch.ones(5, 3)}, r"weight: damaged, the classifier is for other features than the net's"),
+        (OLD, {"weight": torch.ones(5)}, r"bias: damaged, weight and bias must be"),
+        (OLD, {"bias": torch.zeros(5, dtype=torch.long)}, r"must be floats"),
+        (None, {"bias": torch.full((5,), float("nan"))}, r"'bias': damaged, not all numbers are finite"),
+        (None, {"net__more": torch.ones(1)}, r"does not fit this net: 'net.more' is not of this net"),
+        (None, {"net__blocks__0__conv__weight": torch.ones(16, 1, 3, 1)}, r"does not fit this net: 'net.blocks.0.conv"),
+        ({"format": "tasknorm predictor 1"}, {}, "holds a net with norms"),
+        ({}, {}, "has format None"),
+    ],
+)
+def test_a_damaged_file_is_refused_and_the_net_stays(metadata, tensors, message, tmp_path: Path) -> None:
+    path, net = tmp_path / "predictor.safetensors", fresh("protonets", "TaskNorm-I", seed=1).net
+    predictor().save(path)
+    rewritten(path, metadata, **tensors)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    with pytest.raises(WeightsError, match=message) as error:
+        Predictor.load(path, net)
+    assert str(path) in str(error.value)
+    torch.testing.assert_close(dict(net.state_dict()), before, rtol=0, atol=0)
+    rewritten(path)
+    predictor().save(path)
+    assert Predictor.load(path, net)(episode(5).target_x).shape[1] == 5  # in no phase, so that it can be used
+
+
+def test_a_classifier_without_bias_comes_back(tmp_path: Path) -> None:
+    whole = predictor()
+    Predictor(copy.deepcopy(whole.net), whole.weight).save(tmp_path / "p.safetensors")
+    again = Predictor.load(tmp_path / "p.safetensors", fresh("protonets", "TaskNorm-I").net)
+    x = episode(5).target_x
+    torch.testing.assert_close(again(x), Predictor(copy.deepcopy(whole.net), whole.weight)(x))

@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from support.made_up_records import maml_and_more, record, row
 from tasknorm.cli import app
-from tasknorm.report import page
+from tasknorm.report import page, render
 from tasknorm.report.drawing import Picture
 from tasknorm.report.figures import alpha_curves
 from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.render import Table, line
+from tasknorm.report.render import Cell, Table, line
 from tasknorm.report.write import write_report
 
 VOID = {"meta", "link", "br", "img"}
@@ -100,3 +100,30 @@ def test_runs_that_are_in_no_table_of_the_paper_are_listed(tmp_path):
     paths = write_report([run], tmp_path)
     assert {path.name for path in paths} == {"report.html", "report.md", "claims.md"}
     assert "protonets-glyphs" in (tmp_path / "report.md").read_text()
+
+
+EVIL = "a|b <script>x</script> [link](http://evil) `code` *bold* _lean_ ~~gone~~ $x$ &lt;\n# heading\n\n- item"
+
+
+def test_markdown_shows_names_as_they_are():
+    table = Table("t", EVIL, (EVIL, "x"), (line([EVIL, "1"]), line([Cell(EVIL, bold=True), "2"])), (EVIL,))
+    report = Report(EVIL, EVIL, [Fact(EVIL, EVIL)], [Section(EVIL, [EVIL], [table])])
+    text = page.markdown(report)
+    assert not re.search(r"(?<!\\)[`\[\]~$]|(?<!\\)<script|(?<!\\)&lt;|(?<!\\)\*bold|(?<!\\)_lean|lean(?<!\\)_", text)
+    starts = {line.split(" ")[0] for line in text.splitlines() if line}
+    assert starts == {"#", "##", "###", "-", "|", "a|b"}
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {3}
+
+
+@pytest.mark.parametrize(
+    "name", ["cu_birds", "TaskNorm-I", "94.4 ± 0.8", "3 < 4 > 2", "p & q", "5-way 1-shot", "a (b)"]
+)
+def test_markdown_leaves_usual_names_alone(name):
+    assert render.plain(name) == name
+
+
+@pytest.mark.parametrize("name", ["# x", "- x", "1. x", "> x", "+ x", "---", "==="])
+def test_markdown_takes_no_name_for_a_block(name):
+    assert render.plain(name).replace("\\", "") == name
+    assert "\\" in render.plain(name)

@@ -108,14 +108,17 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
         raise DataError(f"{one_line(source.spec.name)}: there are no images to cache; check its files")
     wanted = Wanted(FORMAT, size, source.fingerprint(), digest(source.spec))
     index = folder / f"{cache_name(source, f'{size}px')}.json"
-    if (pixels := _whole(index, wanted)) is not None:
+    look = random.getrandbits(
+        64
+    )  # the same blocks each time: a cache found damaged is not found whole at a second look
+    if (pixels := _whole(index, wanted, look)) is not None:
         return pixels
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(index.with_suffix(".lock")):
-            if (pixels := _whole(index, wanted)) is None:  # unless another process made it meanwhile
+            if (pixels := _whole(index, wanted, look)) is None:  # unless another process made it meanwhile
                 _write(source, size, index, wanted)
-                pixels = _whole(index, wanted)
+                pixels = _whole(index, wanted, look)
     except OSError as error:
         raise DataError(
             f"{at(folder)}: the cache of {one_line(source.spec.name)} could not be written there ({error}); free "
@@ -129,15 +132,15 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
     return pixels
 
 
-def _whole(index: Path, wanted: Wanted) -> Pixels | None:
-    """The images, if the cache is there, up to date, complete, and has its checksums where some are verified."""
+def _whole(index: Path, wanted: Wanted, look: int) -> Pixels | None:
+    """The images, if the cache is there, up to date, complete, and has its checksums where `look` has some verified."""
     try:
         found = _read_index(index)
         if (found.format, found.size, found.fingerprint, found.spec) != wanted:
             return None
         with _mapped(index.parent / found.images, found) as pixels:
             blocks = range(len(found.checksums))
-            chosen = blocks if len(blocks) <= SAMPLED else random.sample(blocks, SAMPLED)
+            chosen = blocks if len(blocks) <= SAMPLED else random.Random(look).sample(blocks, SAMPLED)
             return None if _damaged(pixels, found, chosen) else pixels
     except (OSError, ValueError):
         return None
