@@ -146,7 +146,8 @@ class Settings(BaseModel):
         alien = {key: learner for key, learner in _owners().items() if key in given and key not in own.model_fields}
         for key, learner in alien.items():
             raise SettingsError(
-                f"{key}={given[key]} is a setting of {learner}, and the learner is {named['learner']}; leave {key} out"
+                f"{key}={short(given[key])} is a setting of {learner}, and the learner is "
+                f"{short(named['learner'])[1:-1]}; leave {key} out"
             )
         values = papers_settings(named["learner"], _asked(named)) | named
         try:
