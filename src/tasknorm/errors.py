@@ -14,18 +14,19 @@ def at(file: object, place: str = "") -> str:
     >>> at("photos/cat\\n.csv", "line 3")
     'photos/cat\\\\n.csv, line 3'
     """
-    return one_line(f"{file}, {place}" if place else str(file))
+    return _printable(f"{file}, {place}" if place else str(file))
 
 
 def one_line(text: str) -> str:
-    """A text with what does not print escaped."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    """A text from elsewhere on one line, cut where it is longer than a message should be."""
+    text = _printable(text)
+    return text if len(text) <= LONG else text[: LONG - 3] + "..."
 
 
 def reason(error: Exception) -> str:
-    """What an error of somebody else says, on one line and not too long; its type if it says nothing."""
-    text = one_line(" ".join(((isinstance(error, OSError) and error.strerror) or str(error)).split()))
-    return (text if len(text) <= LONG else text[: LONG - 3] + "...") or type(error).__name__
+    """What an error of somebody else says, on one line; its type if it says nothing."""
+    text = (isinstance(error, OSError) and error.strerror) or str(error)
+    return one_line(" ".join(text.split())) or type(error).__name__
 
 
 def short(value: object) -> str:
@@ -34,8 +35,15 @@ def short(value: object) -> str:
     >>> short("x" * 1000)[-6:], short(7)
     ('xxx...', '7')
     """
-    text = one_line(repr(value))
+    try:
+        text = _printable(repr(value))
+    except RecursionError:  # nested nearly too deeply to be read
+        text = f"a {type(value).__name__}"
     return text if len(text) <= SHORT else text[: SHORT - 3] + "..."
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class DataError(ValueError):

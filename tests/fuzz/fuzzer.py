@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
@@ -114,11 +115,9 @@ def _watch(
     while process.is_alive():
         process.join(pause)
         pause = min(0.5, 2 * pause)
-        while receiver.poll():
-            try:
-                found.append(Found(**json.loads(receiver.recv_bytes())))
-            except EOFError:
-                break
+        found += (new := _received(receiver))
+        for each in new if say else ():
+            say(f"{each.kind} in {each.reader!r}, input {each.case}: {each.site} {each.what[:200]}")
         if say and seconds() - told > 30:
             told = seconds()
             say(f"{int(shared.now[0]):,} inputs")
@@ -128,16 +127,21 @@ def _watch(
             number = int(shared.now[0])
             what = f"not done after {LIMIT:.0f} seconds"
             return [*found, Found(case_of(seed, number)[0], number, "hang", "", what)], number + 1
-    while receiver.poll():
-        try:
-            found.append(Found(**json.loads(receiver.recv_bytes())))
-        except EOFError:
-            break
+    found += _received(receiver)
     number = int(shared.now[0])
     if process.exitcode == 0:
         return found, number
     what = f"the process ended with exit code {process.exitcode}"
     return [*found, Found(case_of(seed, number)[0], number, "crash", "", what)], number + 1
+
+
+def _received(receiver: Any) -> list[Found]:
+    """What a process has told since."""
+    found = []
+    with suppress(EOFError):
+        while receiver.poll():
+            found.append(Found(**json.loads(receiver.recv_bytes())))
+    return found
 
 
 def _work(sandbox: Sandbox, shared: _Shared, seed: int, start: int, stop: int, sender: Any) -> None:

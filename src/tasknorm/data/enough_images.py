@@ -10,7 +10,7 @@ from tasknorm.errors import DataError, one_line, short
 
 
 def large_enough(split: Split, images: int) -> Split:
-    """The classes of a split that have at least so many images; each group keeps those of its own.
+    """The split without the classes that have fewer than `images` images; groups lose these classes too.
 
     >>> large_enough(Split((4, 5, 6), (9, 1, 9), groups=((0, 1), (2,)), kind="bilevel"), 2).groups
     ((0,), (1,))
@@ -37,7 +37,7 @@ def small_classes(spec: Spec, split: str, shot: int, targets: int) -> dict[int, 
 
 
 def some(number: int, noun: str) -> str:
-    """A number of things.
+    """A number and its noun, in the plural if need be.
 
     >>> some(1, "image"), some(0, "class")
     ('1 image', '0 classes')
@@ -49,10 +49,10 @@ def task_classes(spec: Spec, split: str, shot: int, targets: int, *, skip_small:
     """A split to draw tasks from.
 
     Args:
-        spec: of the source.
+        spec: the source's classes and splits.
         split: train, valid or test.
         shot, targets: how many context and target images a task needs of each class.
-        skip_small: leave classes with fewer images out, rather than refuse them.
+        skip_small: leave out classes with fewer images, rather than refuse them.
 
     Raises:
         DataError: if a class has fewer, or the split is empty; names the class.

@@ -43,7 +43,7 @@ def left_out_images(name: str, source: Source) -> list[LeftOut]:
 
 
 def left_out_classes(name: str, spec: Spec, split: str, shot: int, targets: int) -> list[LeftOut]:
-    """The classes of a split with too few images for tasks of so many context and target images a class."""
+    """The classes of a split with fewer than `shot + targets` images, which a task needs."""
     small = small_classes(spec, split, shot, targets)
     return [LeftOut(name, spec.class_names[class_id], None, why) for class_id, why in small.items()]
 

@@ -24,9 +24,9 @@ class Stream:
     """The random numbers of one episode.
 
     Args:
-        seed: of the whole run.
-        index: which episode.
-        purpose: numbers with different purposes are independent.
+        seed: the run's seed.
+        index: the episode's number.
+        purpose: streams with different purposes are independent.
 
     Raises:
         ValueError: if a number is negative or needs more than 64 bits.

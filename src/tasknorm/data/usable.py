@@ -29,8 +29,8 @@ class Usable:
     """A source without some of its images; classes keep their ids, and those with no image left are in no split.
 
     Args:
-        source: all images.
-        bad: those to leave out.
+        source: the source with all its images.
+        bad: the images to leave out.
     """
 
     def __init__(self, source: Source, bad: Sequence[BadImage]) -> None:
@@ -66,8 +66,8 @@ def usable(source: Source, folder: Path | None = None) -> Usable:
     All images are decoded the first time; what was found is kept until the source changes.
 
     Args:
-        source: all images.
-        folder: of caches.
+        source: the source with all its images.
+        folder: the folder of caches; the platform's usual one if left out.
 
     Raises:
         DataError: if the disk is full.

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from tasknorm.errors import DataError, at, short
 from tasknorm.training import Line, RunFolder, missing_iterations, read_metrics
 
 POINTS = 200
@@ -18,6 +19,9 @@ def curves(folder: Path) -> dict[str, Any]:
         `seconds` of training, validations included; `seconds_per_iteration`, the median; `contexts`, the mean size of
         a context; `curve` and `validation`, lists of equal length by name. All is 0 or empty where nothing was trained.
         `missing_iterations` lists those whose lines were lost, if any.
+
+    Raises:
+        DataError: if the metrics are damaged; names the line.
     """
     lines = read_metrics(RunFolder(folder).metrics)
     elapsed = 0.0
@@ -25,13 +29,19 @@ def curves(folder: Path) -> dict[str, Any]:
         elapsed += line["seconds"]
         line["elapsed"] = elapsed
     steps = [line for line in lines if "loss" in line]
+    validations = [line for line in lines if "loss" not in line]
+    for line in validations:
+        if set(line) != set(validations[0]):
+            where = at(RunFolder(folder).metrics, f"validation of iteration {line['iteration']}")
+            other = short(min(set(line) ^ set(validations[0])))
+            raise DataError(f"{where}: damaged; {other} is not in all validations; restore the file")
     lost = missing_iterations(steps, int(lines[-1]["iteration"]) if lines else 0)
     found = {
         "seconds": elapsed,
         "seconds_per_iteration": median(step["seconds"] for step in steps) if steps else 0.0,
         "contexts": mean(step["context"] for step in steps) if steps else 0.0,
         "curve": _curve(steps),
-        "validation": _validation([line for line in lines if "loss" not in line]),
+        "validation": _validation(validations),
     }
     return found | ({"missing_iterations": lost} if lost else {})
 

@@ -157,7 +157,7 @@ def _first(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return reason(error)
     first = error.errors()[0]
-    place = one_line(".".join(map(str, first["loc"])))[:200]
+    place = one_line(".".join(map(str, first["loc"])))
     return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 

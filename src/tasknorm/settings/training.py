@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from tasknorm.episode import TARGETS
-from tasknorm.errors import SettingsError, short
+from tasknorm.errors import SettingsError, one_line, short
 from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
@@ -146,7 +146,8 @@ class Settings(BaseModel):
         alien = {key: learner for key, learner in _owners().items() if key in given and key not in own.model_fields}
         for key, learner in alien.items():
             raise SettingsError(
-                f"{key}={given[key]} is a setting of {learner}, and the learner is {named['learner']}; leave {key} out"
+                f"{key}={one_line(str(given[key]))} is a setting of {learner}, and the learner is "
+                f"{short(named['learner'])[1:-1]}; leave {key} out"
             )
         values = papers_settings(named["learner"], _asked(named)) | named
         try:

@@ -72,7 +72,7 @@ def load_into(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> No
     try:
         model.load_state_dict(dict(weights))
     except RuntimeError as error:
-        first = one_line(str(error).splitlines()[1].strip())[:300]
+        first = one_line(str(error).splitlines()[1].strip())
         raise WeightsError(
             f"{at(path)}: these weights are not of the net in config.json: {first}; restore the file, or train again"
         ) from None

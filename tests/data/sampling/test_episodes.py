@@ -113,7 +113,7 @@ def test_a_mixture_uses_the_images_of_the_source_it_drew():
     drawn = [sampler.draw(0, i).source for i in range(30)]
     assert [identity(episodes[i].context_x)[0][0] for i in range(30)] == drawn
     assert set(drawn) == {0, 1, 2}
-    with pytest.raises(DataError, match="each source of a mixture needs its images, got 1"):
+    with pytest.raises(DataError, match="source 1 of the mixture, and images were passed for 1"):
         list(islice(Episodes(images[:1], sampler), 30))
 
 

@@ -124,18 +124,18 @@ def test_mixture_draws_sources_uniformly():
 @pytest.mark.parametrize(
     ("sampler", "message"),
     [
-        (lambda split: FixedSampler(split, 7, 1, 1), "7 ways needs as many classes, the split has 6"),
+        (lambda split: FixedSampler(split, 7, 1, 1), "7 ways needs as many classes, and the split has 6"),
         (lambda split: FixedSampler(split, 5, 5, 15), "needs 20 images.*class 14 has 3"),
-        (lambda split: FixedSampler(split, 0, 1, 1), "way is at least 1"),
-        (lambda split: VariableSampler(split, min_way=8), "at least 8 classes, the largest.*has 6"),
-        (lambda split: VariableSampler(split, max_way=3), "min_way <= max_way"),
-        (lambda split: VariableSampler(split, max_context=30), "max_way <= max_context"),
+        (lambda split: FixedSampler(split, 0, 1, 1), "way must be at least 1"),
+        (lambda split: VariableSampler(split, min_way=8), "at least 8 classes, and the largest.*has 6"),
+        (lambda split: VariableSampler(split, max_way=3), "must rise from 1 on, got 5, 3"),
+        (lambda split: VariableSampler(split, max_context=30), "must rise from 1 on, got 5, 40 and 30"),
         (lambda split: VariableSampler(split, max_targets=0), "max_targets"),
         (lambda split: VariableSampler(split, log_weights=(1.0, 0.0)), "between -5 and 5"),
         (lambda split: VariableSampler(Split((3, 4, 5, 6, 7), (2, 2, 1, 2, 2))), "class 5 has 1"),
         (lambda split: VariableSampler(Split((), (), (), "bilevel")), "has 0"),
         (lambda split: Mixture([]), "at least one sampler"),
-        (lambda split: Mixture([Mixture([VariableSampler(split)])]), "flat"),
+        (lambda split: Mixture([Mixture([VariableSampler(split)])]), "cannot hold another mixture"),
     ],
 )
 def test_splits_that_are_too_small(sampler, message):

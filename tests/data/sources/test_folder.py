@@ -88,7 +88,7 @@ def test_too_few_images_or_classes_for_an_episode_are_errors(pets):
     split = Folder(pets).spec.splits["train"]
     with pytest.raises(DataError, match=r"needs 4 images of a class .* has 3; ask for fewer"):
         FixedSampler(split, way=5, shot=1, targets=3)
-    with pytest.raises(DataError, match="20 ways needs as many classes, the split has 6"):
+    with pytest.raises(DataError, match="20 ways needs as many classes, and the split has 6"):
         FixedSampler(split, way=20, shot=1, targets=1)
 
 

@@ -105,9 +105,9 @@ def write_records(folder: Path | str, spec: Spec, classes: Iterable[tuple[str, I
     """Write a source in Meta-Dataset's format: a file per class and the spec. All of it, or nothing.
 
     Args:
-        folder: is made; must not exist yet.
-        spec: says each class's split, and alphabet if there are any. Numbers of images are counted anew.
-        classes: name and encoded images of each class of the spec, in any order.
+        folder: the folder to make; it must not exist yet.
+        spec: the split of each class, and its alphabet if there are any. Numbers of images are counted anew.
+        classes: the name and encoded images of each class of the spec, in any order.
 
     Returns:
         The spec as written: class ids are contiguous, train first, then valid, then test.

@@ -73,8 +73,8 @@ class Episodes:
         draw = self.sampler.draw(self.seed, index)
         if draw.source >= len(self.images):
             raise DataError(
-                f"each source of a mixture needs its images, got {len(self.images)} for source "
-                f"{draw.source}; pass them in the mixture's order"
+                f"an episode was drawn from source {draw.source} of the mixture, and images were passed for "
+                f"{len(self.images)}; pass those of each source, in the mixture's order"
             )
         return _episode(draw, self.images[draw.source])
 

@@ -51,11 +51,11 @@ class FixedSampler:
     def __post_init__(self) -> None:
         for name in ("way", "shot", "targets"):
             if getattr(self, name) < 1:
-                raise DataError(f"{name} is at least 1, got {getattr(self, name)}; ask for one or more")
+                raise DataError(f"{name} must be at least 1, got {getattr(self, name)}; ask for one or more")
         if len(self.split.classes) < self.way:
             raise DataError(
-                f"an episode of {self.way} ways needs as many classes, the split has "
-                f"{len(self.split.classes)}; lower the way or choose another split"
+                f"an episode of {self.way} ways needs as many classes, and the split has {len(self.split.classes)}; "
+                "lower the way or choose another split"
             )
         _check_images(self.split, self.shot + self.targets, f"{self.shot} shots and {self.targets} targets")
         object.__setattr__(self, "_classes", np.array(self.split.classes, np.int64))
@@ -106,16 +106,16 @@ class VariableSampler:
     def __post_init__(self) -> None:
         if not 1 <= self.min_way <= self.max_way <= self.max_context:
             raise DataError(
-                "an episode needs 1 <= min_way <= max_way <= max_context, got "
-                f"{self.min_way}, {self.max_way} and {self.max_context}; correct the caps"
+                f"min_way, max_way and max_context must rise from 1 on, got {self.min_way}, {self.max_way} and "
+                f"{self.max_context}; correct them"
             )
         if min(self.max_targets, self.max_contribution) < 1:
             raise DataError(
-                "an episode needs a target and a context image of each class, got "
-                f"max_targets={self.max_targets} and max_contribution={self.max_contribution}; raise them"
+                f"max_targets and max_contribution must be at least 1, got {self.max_targets} and "
+                f"{self.max_contribution}; raise them"
             )
         if not -5 <= self.log_weights[0] <= self.log_weights[1] <= 5:
-            raise DataError(f"log_weights are a range between -5 and 5, got {self.log_weights}; correct it")
+            raise DataError(f"log_weights must be a range between -5 and 5, got {self.log_weights}; correct it")
         _check_images(self.split, 2, "a context and a target image")
         object.__setattr__(self, "_classes", np.array(self.split.classes, np.int64))
         object.__setattr__(self, "_images", np.array(self.split.images, np.int64))
@@ -127,8 +127,8 @@ class VariableSampler:
         eligible = tuple(np.array(group, np.int64) for group in groups if len(group) >= self.min_way)
         if not eligible:
             raise DataError(
-                f"an episode needs at least {self.min_way} classes, the largest group of this {self.split.kind} split "
-                f"has {max(map(len, groups), default=0)}; lower min_way, or draw tasks of a fixed way"
+                f"an episode needs at least {self.min_way} classes, and the largest group of this {self.split.kind} "
+                f"split has {max(map(len, groups), default=0)}; lower min_way, or draw tasks of a fixed way"
             )
         return eligible
 
@@ -177,7 +177,7 @@ class Mixture:
         if not self.samplers:
             raise DataError("a mixture needs at least one sampler, got none; pass one per source")
         if any(isinstance(sampler, Mixture) for sampler in self.samplers):
-            raise DataError("a mixture is flat, got one inside it; pass the samplers of both in one list")
+            raise DataError("a mixture cannot hold another mixture; pass the samplers of both in one list")
 
     def draw(self, seed: int, index: int) -> Draw:
         """Episode `index` of `seed`, its `source` a position in `samplers`."""
@@ -199,6 +199,6 @@ def _check_images(split: Split, needed: int, what: str) -> None:
     for class_id, images in zip(split.classes, split.images, strict=True):
         if images < needed:
             raise DataError(
-                f"an episode needs {needed} images of a class ({what}), class {class_id} has {images}; "
-                "ask for fewer, or leave that class out"
+                f"an episode needs {needed} images of a class ({what}), and class {class_id} has {images}; ask for "
+                "fewer, or leave that class out"
             )

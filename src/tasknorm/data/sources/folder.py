@@ -32,7 +32,7 @@ class Folder(ImageFiles):
         splits: `{"train": [class, ...], "valid": [...], "test": [...]}`, or a JSON file that holds this, or
             holds it by data set name. Without it 70, 15 and 15 % of the classes, in an order that is the same
             everywhere.
-        name: of the source; the path's last part if left out.
+        name: the source's name; the path's last part if left out.
         channels: 3 for colour, 1 for grey.
         resize: how images are brought to one size, in place of the above.
 
