@@ -124,7 +124,9 @@ def test_without_their_data_runs_are_not_begun(tmp_path, monkeypatch):
     said: list[str] = []
     failed = reproduce([experiment("cnaps_meta_dataset")], "cpu", tmp_path / "grid", say=said.append)
     assert len(failed) == len(experiment("cnaps_meta_dataset").runs("cpu", tmp_path))
-    assert any("not begun: " in text and "tiny_imagenet: there is no data set or path of this name" in text for text in said)
+    assert any(
+        "not begun: " in text and "tiny_imagenet: there is no data set or path of this name" in text for text in said
+    )
     assert not list((tmp_path / "grid").glob("*/config.json"))
 
 
