@@ -40,7 +40,7 @@ from tasknorm.data.cache import damaged_caches
 from tasknorm.data.formats.example import encode_example
 from tasknorm.data.formats.idx import read_idx
 from tasknorm.data.formats.pixels import decoded
-from tasknorm.data.formats.records import RecordFile, frame, write_records
+from tasknorm.data.formats.tfrecords import RecordFile, frame, write_records
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.cifar import cifar10, cifar100
 from tasknorm.data.sources.folder import read_splits, split_names

@@ -22,7 +22,7 @@ from fuzz.readers import CONFIG, write_mini, write_photos, write_run_record, zip
 from support.data_files import cifar_records, encoded, idx, noise
 from tasknorm.data import DataError, Folder, import_source, read_spec
 from tasknorm.data.formats.idx import read_idx
-from tasknorm.data.formats.records import RecordFile
+from tasknorm.data.formats.tfrecords import RecordFile
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.cifar import cifar10, cifar100
 from tasknorm.data.sources.mini_imagenet import MiniImagenet

@@ -8,12 +8,12 @@ from tasknorm.data.downloads.fetch import fetch
 from tasknorm.data.enough_images import task_classes
 from tasknorm.data.formats.dataset_spec import read_spec, write_spec
 from tasknorm.data.formats.pixels import Pixels, bilinear
-from tasknorm.data.formats.records import write_records
+from tasknorm.data.formats.tfrecords import write_records
 from tasknorm.data.importing import import_source
 from tasknorm.data.left_out import LeftOut, keep_left_out, left_out_classes, left_out_images, tell_left_out
 from tasknorm.data.listing import listed
 from tasknorm.data.places import data_folder
-from tasknorm.data.sampling.draw import Draw, Sampler, statistics
+from tasknorm.data.sampling.episode_images import Draw, Sampler, statistics
 from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, scaled, signed, standard, unit
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.sources.folder import Folder

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.dataset_spec import FILE_NAME
-from tasknorm.data.formats.records import write_records
+from tasknorm.data.formats.tfrecords import write_records
 from tasknorm.data.left_out import left_out_images, tell_left_out
 from tasknorm.data.places import place_of
 from tasknorm.data.sources.folder import ClassSplits, Folder, read_splits

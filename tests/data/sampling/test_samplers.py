@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasknorm.data.formats.dataset_spec import read_spec
-from tasknorm.data.sampling.draw import Draw, statistics
+from tasknorm.data.sampling.episode_images import Draw, statistics
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.spec import Split
 from tasknorm.errors import DataError

@@ -11,7 +11,7 @@ import pytest
 from support.data_files import encoded, noise
 from tasknorm.data.check import bad_images
 from tasknorm.data.formats.pixels import decoded
-from tasknorm.data.formats.records import write_record_file
+from tasknorm.data.formats.tfrecords import write_record_file
 from tasknorm.data.sources.record_folder import RecordFolder
 from tasknorm.errors import DataError
 

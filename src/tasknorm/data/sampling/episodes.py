@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasknorm.data.formats.pixels import Pixels
-from tasknorm.data.sampling.draw import Draw, Sampler
+from tasknorm.data.sampling.episode_images import Draw, Sampler
 from tasknorm.data.spec import Spec
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError

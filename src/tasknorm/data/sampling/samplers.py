@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tasknorm.data.sampling.draw import Draw, Sampler
+from tasknorm.data.sampling.episode_images import Draw, Sampler
+from tasknorm.data.sampling.random_stream import Integers, Stream, exp
 from tasknorm.data.spec import Split
-from tasknorm.data.stream import Integers, Stream, exp
 from tasknorm.errors import DataError
 
 LN2 = 0.6931471805599453

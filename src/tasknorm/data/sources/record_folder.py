@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasknorm.data.formats.dataset_spec import FILE_NAME, FILE_PATTERN, read_spec
 from tasknorm.data.formats.pixels import Pixels, antialiased, bilinear, decoded
-from tasknorm.data.formats.records import RecordFile
+from tasknorm.data.formats.tfrecords import RecordFile
 from tasknorm.data.formats.tree import stamp
 from tasknorm.data.sources.source import images_by_class, own_images
 from tasknorm.errors import DataError, at

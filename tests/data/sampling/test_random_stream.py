@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasknorm.data.stream import Stream, exp
+from tasknorm.data.sampling.random_stream import Stream, exp
 
 words = st.integers(0, 2**64 - 1)
 

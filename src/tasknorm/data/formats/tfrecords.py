@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tasknorm.data.formats.crc32c import masked_crc32c
 from tasknorm.data.formats.dataset_spec import FILE_PATTERN, write_spec
 from tasknorm.data.formats.example import decode_example, encode_example
 from tasknorm.data.spec import SPLITS, Spec, Split, renumbered
-from tasknorm.data.stream import Integers
 from tasknorm.errors import DataError, at, reason, short
 from tasknorm.files import atomic_file, atomic_folder
 from tasknorm.machine import open_regular
@@ -49,7 +49,7 @@ class RecordFile:
         self.path = Path(path)
 
     @cached_property
-    def offsets(self) -> Integers:
+    def offsets(self) -> NDArray[np.int64]:
         """Where each record starts, in bytes, and at last where the file ends: `(records + 1,)`."""
         return np.array([*_scan(self.path)], np.int64)
 
@@ -76,7 +76,7 @@ class RecordFile:
                     yield file.read(length), label
 
     @cached_property
-    def _verified(self) -> Integers:
+    def _verified(self) -> NDArray[np.int64]:
         """Of each record: where its image starts, how long it is, and its label; 0 while it is not verified."""
         return np.zeros((len(self), 3), np.int64)
 

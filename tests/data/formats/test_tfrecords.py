@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tasknorm.data.formats.dataset_spec import read_spec
 from tasknorm.data.formats.example import encode_example
-from tasknorm.data.formats.records import RecordFile, frame, write_record_file, write_records
+from tasknorm.data.formats.tfrecords import RecordFile, frame, write_record_file, write_records
 from tasknorm.data.spec import Spec, Split
 from tasknorm.errors import DataError
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tasknorm.data.stream import Integers
+from tasknorm.data.sampling.random_stream import Integers
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
