@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -166,3 +167,21 @@ def test_check_verifies_the_caches(run, tmp_path):
     assert result.exit_code == 1
     assert result.stdout == "pets: 120 images read, 0 bad, 1 damaged caches\n"
     assert f"{array}, image data from byte 0: the checksum is wrong" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are no UTF-8")
+def test_names_that_are_no_utf_8_are_printed(run, tmp_path):
+    folder = os.path.join(os.fsencode(tmp_path), b"data", b"caf\xe9", b"cl\xe9")
+    os.makedirs(folder)
+    with open(os.path.join(folder, b"0.png"), "wb") as file:
+        file.write(encoded(noise(0, 5, 5, 3)))
+    result = run("list")
+    assert result.exception is None
+    assert r"caf\udce9" in result.stdout
+    done = subprocess.run(
+        [sys.executable, "-m", "tasknorm", "data", "list"],
+        capture_output=True,
+        check=False,
+        env=os.environ | {"LC_ALL": "C.UTF-8"},
+    )
+    assert done.returncode == 0, done.stderr

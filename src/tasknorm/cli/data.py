@@ -12,7 +12,7 @@ import typer
 
 from tasknorm.cli.exit_codes import errors
 from tasknorm.cli.flags import Json
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, one_line
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, download, import, check, show, sample.")
 
@@ -31,7 +31,7 @@ def list_(as_json: Json = False) -> None:
         return
     print(f"data folder: {data_folder()} (set TASKNORM_DATA for another)")
     for row in rows:
-        print(f"{row.name:20} {row.state:8} {row.detail}")
+        print(f"{one_line(row.name):20} {row.state:8} {row.detail}")
 
 
 @app.command(epilog="Example: tasknorm data download omniglot")

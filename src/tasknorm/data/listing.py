@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tasknorm.data.sources.named import SOURCES, found, opened, present
 from tasknorm.data.spec import SPLITS
-from tasknorm.errors import DataError
+from tasknorm.errors import DataError, at
 
 META_DATASET = "convert with Meta-Dataset's scripts, then `tasknorm data import FOLDER --as NAME`"
 HOW = {
@@ -49,5 +49,5 @@ def _present(name: str, root: Path) -> Listed:
         return Listed(name, "broken", str(error))
     splits = [spec.splits[split] for split in SPLITS]
     classes, images = [len(split.classes) for split in splits], sum(sum(split.images) for split in splits)
-    where = "drawn on this machine" if name == "glyphs" else str(found(name, root))
+    where = "drawn on this machine" if name == "glyphs" else at(found(name, root))
     return Listed(name, "here", f"{'/'.join(map(str, classes))} classes, {images} images; {where}")
