@@ -36,8 +36,8 @@ def read_predictor(file: Path, net: nn.Module) -> dict[str, Tensor]:
     if metadata.get("norms") != norms_of(net):
         norms = one_line(metadata.get("norms", "that it does not name"))
         raise WeightsError(
-            f"{at(file)} holds a net with norms {norms}, got one with {norms_of(net)}; make the net with the norm that it "
-            "was saved with"
+            f"{at(file)} holds a net with norms {norms}, got one with {norms_of(net)}; make the net with the norm "
+            "that it was saved with"
         )
     _check_net(file, tensors, net)
     _check_classifier(file, tensors, metadata.get("classifier"))
