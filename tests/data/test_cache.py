@@ -18,7 +18,8 @@ import pytest
 
 from support.data_files import encoded, noise, write_pets
 from tasknorm.data import Cached, Folder, damaged_caches
-from tasknorm.data.cache import BLOCK, SAMPLED
+from tasknorm.data.cache import SAMPLED
+from tasknorm.data.formats.blocks import BLOCK
 from tasknorm.data.places import cache_folder
 from tasknorm.errors import DataError
 
@@ -214,6 +215,7 @@ def test_a_flipped_bit_is_noticed_when_a_small_cache_is_opened(pets, folder):
 
 def test_a_flipped_bit_of_a_large_cache_is_found_by_the_check(pets, folder, monkeypatch):
     monkeypatch.setattr("tasknorm.data.cache.BLOCK", 64)
+    monkeypatch.setattr("tasknorm.data.formats.blocks.BLOCK", 64)
     monkeypatch.setattr("tasknorm.data.cache.SAMPLED", 2)
     Cached(Folder(pets), 8, folder=folder)
     array = folder / files(folder)[0]

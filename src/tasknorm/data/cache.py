@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import os
 import random
 import re
+import secrets
 import sys
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -26,17 +25,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasknorm.data.check import bad_images_can_be_skipped
-from tasknorm.data.formats.npy import START, npy_header
+from tasknorm.data.formats.blocks import BLOCK, Checksums, damaged, mapped
 from tasknorm.data.formats.pixels import Pixels
 from tasknorm.data.places import cache_folder
 from tasknorm.data.sources.source import Source, images_by_class, pieces
 from tasknorm.errors import DataError, at, one_line, reason
 from tasknorm.files import atomic_file, write_atomically
-from tasknorm.machine import in_order, open_regular, read_json
+from tasknorm.machine import in_order, read_json
 
 FORMAT = 3  # 1: own photos without anti-aliasing, 16-bit images as white; 2: without checksums
 PIECE = 256  # images that one thread decodes at a time
-BLOCK = 1 << 20  # bytes under one checksum
 SAMPLED = 8  # blocks verified when a cache is opened
 
 
@@ -108,9 +106,7 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
         raise DataError(f"{one_line(source.spec.name)}: there are no images to cache; check its files")
     wanted = Wanted(FORMAT, size, source.fingerprint(), digest(source.spec))
     index = folder / f"{cache_name(source, f'{size}px')}.json"
-    look = random.getrandbits(
-        64
-    )  # the same blocks each time: a cache found damaged is not found whole at a second look
+    look = secrets.randbits(64)  # the same blocks at each look: what was found damaged stays so
     if (pixels := _whole(index, wanted, look)) is not None:
         return pixels
     try:
@@ -138,10 +134,10 @@ def _whole(index: Path, wanted: Wanted, look: int) -> Pixels | None:
         found = _read_index(index)
         if (found.format, found.size, found.fingerprint, found.spec) != wanted:
             return None
-        with _mapped(index.parent / found.images, found) as pixels:
+        with mapped(index.parent / found.images, found.shape, found.checksums) as pixels:
             blocks = range(len(found.checksums))
             chosen = blocks if len(blocks) <= SAMPLED else random.Random(look).sample(blocks, SAMPLED)
-            return None if _damaged(pixels, found, chosen) else pixels
+            return None if damaged(pixels, found.checksums, chosen) else pixels
     except (OSError, ValueError):
         return None
 
@@ -157,23 +153,6 @@ def _read_index(index: Path) -> Index:
     return found
 
 
-@contextmanager
-def _mapped(path: Path, index: Index) -> Iterator[Pixels]:
-    """The images of a cache, whose shape and size are those of its index."""
-    with open_regular(path) as file:
-        shape, begin = npy_header(file.read(START), size := os.fstat(file.fileno()).st_size)
-        if list(shape) != index.shape or len(index.checksums) != -(-(size - begin) // BLOCK):
-            raise ValueError(f"an array of shape {shape}")
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        yield np.frombuffer(content, np.uint8, offset=begin).reshape(shape)
-
-
-def _damaged(pixels: Pixels, index: Index, blocks: Iterable[int]) -> list[int]:
-    """Those of some blocks that do not have their checksum."""
-    flat = pixels.reshape(-1)
-    return [i for i in blocks if zlib.crc32(flat[i * BLOCK : (i + 1) * BLOCK].data) != index.checksums[i]]
-
-
 def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
     """What is wrong with the caches of a source, of any size: every byte is compared with its checksum.
 
@@ -185,8 +164,8 @@ def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
     for index in sorted((folder or cache_folder()).glob(f"{name}[0-9]*{place}.json")):
         try:
             found = _read_index(index)
-            with _mapped(index.parent / found.images, found) as pixels:
-                bad = _damaged(pixels, found, range(len(found.checksums)))
+            with mapped(index.parent / found.images, found.shape, found.checksums) as pixels:
+                bad = damaged(pixels, found.checksums, range(len(found.checksums)))
         except DataError as error:
             yield str(error)
         except (OSError, ValueError) as error:
@@ -228,15 +207,12 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], l
     np.lib.format.write_array_header_1_0(file, header)
     workers = os.cpu_count() or 1
     parts = pieces(source.spec, PIECE)
-    checksums, rest = [], b""
+    checksums = Checksums()
     for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
         content = images.tobytes()
         file.write(content)
-        rest += content
-        ends = range(BLOCK, len(rest) + 1, BLOCK)
-        checksums += [zlib.crc32(rest[end - BLOCK : end]) for end in ends]
-        rest = rest[len(ends) * BLOCK :]
-    return shape, checksums + ([zlib.crc32(rest)] if rest else [])
+        checksums.add(content)
+    return shape, checksums.all()
 
 
 def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
