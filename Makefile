@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help install demo examples test lint check bench clean
+.PHONY: help install demo examples test lint check bench slow kills fuzz clean
 
 help:
 	@echo "make demo    which norm is best here, and which peek? A comparison in four minutes, with a page"
@@ -13,6 +13,9 @@ help:
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
 	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes; training steps"
+	@echo "make slow    what takes too long for the test suite: make kills (a quarter of an hour) and make fuzz (an hour)"
+	@echo "make kills   100 runs killed at random moments, resumed and compared; the figures go to results/kills.json"
+	@echo "make fuzz    1,000,000 damaged files for all readers; the figures go to results/fuzz.json"
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,6 +46,14 @@ bench: $(READY)
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/episode.py
+
+slow: kills fuzz
+
+kills: $(READY)
+	$(BIN)/python benchmarks/kills.py --kills 100 --json > results/kills.json
+
+fuzz: $(READY)
+	cd tests && ../$(BIN)/python -m fuzz --inputs 1000000 --json ../results/fuzz.json
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -39,8 +39,8 @@ from tasknorm.files import TEMPORARY
 from tasknorm.training import RunFolder, last_iteration
 
 TRAIN = (
-    "train --resume --learner maml --net maml-omniglot --norm TaskNorm-I --filters 4 --image-size 16 --way 3 --shot 1"
-    " --meta-batch 2 --targets 2 --train-targets 2 --test-steps 2 --validation-tasks 2 --device cpu"
+    "train --resume --learner protonets --norm CBN --filters 4 --image-size 16 --way 3 --train-way 3 --shot 1"
+    " --meta-batch 2 --targets 2 --train-targets 2 --validation-tasks 2 --device cpu"
 )
 PRETRAIN = "pretrain --resume --net resnet-small --image-size 16 --batch 128 --crop 2 --epochs 3 --device cpu"
 COMPARE = "compare --learner protonets --norms LN,TaskNorm-I --iterations 5 --tasks 2"
@@ -55,12 +55,14 @@ class Stage:
         before: what to put into a fresh folder.
         moment: when kills may come, from what the folder holds; any time if left out.
         variables: of the environment, for a folder.
+        latest: when to begin to look for the moment, as a share of the time that the command takes.
     """
 
     words: Callable[[Path], str]
     before: Callable[[Path], object] = lambda folder: None
     moment: Callable[[Path], bool] = lambda folder: True
     variables: Callable[[Path], dict[str, str]] = lambda folder: {}
+    latest: float = 0.6
 
 
 @dataclass(frozen=True)
@@ -123,14 +125,15 @@ def stages(place: Path) -> dict[str, Stage]:
             lambda f: f"report {runs / 'training'} {runs / 'checkpointing'} --out {f / 'report'}",
             old_report,
             moment=lambda f: any(f.glob(".report.*.part")),
+            latest=0.0,
         ),
         "caching": Stage(
             lambda f: (
-                f"{TRAIN} --source folder:{images} --net maml-omniglot --image-size 28 --way 3 --train-way 3"
-                f" --iterations 2 --validate-every 0 --test-tasks 1 --out {f / 'run'}"
+                f"{TRAIN} --source folder:{images} --iterations 2 --validate-every 0 --test-tasks 1 --out {f / 'run'}"
             ),
             moment=lambda f: any((f / "cache").glob(".*.part")),
             variables=lambda f: {"TASKNORM_CACHE": str(f / "cache")},
+            latest=0.0,
         ),
         "pretraining": Stage(lambda f: f"{PRETRAIN} --source folder:{images} --out {f / 'run'}"),
         "comparison": Stage(lambda f: f"{COMPARE} --out {f / 'run'}", moment=lambda f: (f / "run").exists()),
@@ -170,7 +173,7 @@ def run(words: list[str], folder: Path, variables: dict[str, str] | None = None)
 def killed(stage: Stage, folder: Path, longest: float, moments: random.Random) -> bool:
     """Start the stage's command and kill it at a random moment; False if it ended before."""
     process = started(stage.words(folder).split(), folder, stage.variables(folder))
-    time.sleep(moments.random() * longest)
+    time.sleep(moments.random() * stage.latest * longest)
     end = time.monotonic() + 60
     while not stage.moment(folder) and time.monotonic() < end and _runs(process):
         time.sleep(0.0005)

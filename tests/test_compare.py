@@ -74,12 +74,12 @@ def test_asked_again_it_answers_at_once_and_another_question_is_refused(compared
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--norms", "TBN,Batch"), "'Batch'; name some of these"),
-        (("--norms", "TBN,TBN"), "named once each"),
+        (("--norms", "TBN,Batch"), "unknown norm 'Batch'; known: "),
+        (("--norms", "TBN,TBN"), "each norm to compare must be named once"),
         (("--learner", "reptile"), "learner must be one of"),
         (("--source", "nowhere"), "nowhere: a source is"),
-        (("--way", "200"), "200-way tasks of its valid split need as many classes"),
-        (("--budget", "0.1"), "budget must leave time for"),
+        (("--way", "200"), "200-way tasks need 200 classes, and its valid split has"),
+        (("--budget", "0.1"), "budget is too short for"),
     ],
 )
 def test_bad_questions_get_clear_answers(words: tuple[str, ...], message: str, tmp_path: Path) -> None:

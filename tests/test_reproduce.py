@@ -93,7 +93,7 @@ def test_names_and_combinations():
     assert run_name(settings) == "maml-glyphs-5-5-TaskNorm-I-independent-channel-seed3"
     found = list(combinations({"a": 1, "each": {"b": [1, 2], "c": [3, 4]}}))
     assert found == [{"a": 1, "b": b, "c": c} for b in (1, 2) for c in (3, 4)]
-    with pytest.raises(SettingsError, match=r"an experiment is one of .*maml_results.*, got 'model_graph'"):
+    with pytest.raises(SettingsError, match=r"unknown experiment 'model_graph'; known: .*maml_results"):
         experiment("fig:model_graph")
     with pytest.raises(SettingsError, match="one of paper, cpu, smoke, got 'large'"):
         all_runs(EXPERIMENTS, "large", Path())
@@ -124,7 +124,9 @@ def test_without_their_data_runs_are_not_begun(tmp_path, monkeypatch):
     said: list[str] = []
     failed = reproduce([experiment("cnaps_meta_dataset")], "cpu", tmp_path / "grid", say=said.append)
     assert len(failed) == len(experiment("cnaps_meta_dataset").runs("cpu", tmp_path))
-    assert any("not begun: " in text and "tiny_imagenet: a source is glyphs, or in" in text for text in said)
+    assert any(
+        "not begun: " in text and "tiny_imagenet: there is no data set or path of this name" in text for text in said
+    )
     assert not list((tmp_path / "grid").glob("*/config.json"))
 
 
@@ -135,7 +137,7 @@ def test_a_part_is_above_zero_and_at_most_one(tmp_path, part):
         app, ["reproduce", "maml_results", "--scale", "smoke", "--part", part, "--out", str(tmp_path / "grid")]
     )
     assert result.exit_code == 2
-    assert "part is a share of each run's iterations, above 0 and at most 1, got" in result.stderr
+    assert "part must be a share of each run's iterations, above 0 and at most 1, got" in result.stderr
     assert not (tmp_path / "grid").exists()
 
 

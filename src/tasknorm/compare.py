@@ -25,6 +25,7 @@ COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I"
 VALIDATIONS = 10  # of each training
 LEAST = 20  # iterations
 EPOCHS = 3  # of pretraining
+META_BATCH = 8  # tasks of each iteration, at most, of a learner with inner steps
 PRETRAINING = "pretraining"
 START = 6.0  # seconds until a process is at work
 RESERVE = 0.85  # of the budget may be planned: processes share the machine's memory
@@ -47,11 +48,11 @@ def compare(
     Args:
         question: settings that differ from the papers': learner, source, way, shot, ...
         norms: labels of the norms to compare.
-        folder: holds a folder for each training.
-        minutes: what it may take in all; every training gets the same number of iterations.
-        iterations: of each training, in place of what fits into `minutes`.
+        folder: the comparison's folder, which holds a folder for each training.
+        minutes: the time for everything; every training gets the same number of iterations.
+        iterations: iterations of each training, in place of what fits into `minutes`.
         processes: trainings at a time; as many as cores, if left out.
-        say: is told how it goes.
+        say: takes lines of text on the progress.
 
     Raises:
         SettingsError: if a setting or norm is unknown, or the time too short.
@@ -62,7 +63,7 @@ def compare(
     processes = processes or cores()
     trained = list(dict.fromkeys("CBN" if norm in SHARED else norm for norm in _known(norms)))
     if iterations is None and (iterations := _recorded(folder)) is not None:
-        say(f"going on with the {iterations} iterations of the comparison in {folder}; for others, use another folder")
+        say(f"continuing the comparison in {folder}, of {iterations} iterations each; for others, choose another --out")
     runs = planned(question, trained, iterations or LEAST, folder)
     wanted = _check_tasks(question, trained)
     if wanted.skip_bad:
@@ -110,6 +111,10 @@ def _settings(question: Mapping[str, Any], norm: str, iterations: int) -> Settin
         every = max(1, iterations // VALIDATIONS)
         common |= {"iterations": iterations, "validate_every": every, "checkpoint_every": every}
     alpha = {"alpha": "functional-shared"} if issubclass(NORMS[norm], TaskNorm) else {}
+    if learner is not None and learner.has_steps:
+        papers = Settings.of(common | dict(question) | {"norm": norm} | alpha)
+        # More steps at meta-test, and larger meta-batches, would cost a short comparison most of its training.
+        common |= {"test_steps": papers.values()["inner_steps"], "meta_batch": min(papers.meta_batch, META_BATCH)}
     return Settings.of(common | dict(question) | {"norm": norm} | alpha)
 
 
@@ -117,9 +122,9 @@ def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float,
     """How many iterations each training may have if all runs are to end in time.
 
     Args:
-        runs: of a few iterations each.
+        runs: the same runs with a few iterations each.
         known: the speed of each kind of run.
-        seconds: for all runs.
+        seconds: the time for all runs.
         processes: runs at a time.
 
     Raises:
@@ -131,7 +136,9 @@ def fitting(runs: Sequence[GridRun], known: Mapping[str, Speed], seconds: float,
     few = sum(run.seconds(known[run.kind()]) for run in there) / processes + rounds * START
     if few > seconds:
         least = few / RESERVE / 60 + 0.5
-        raise SettingsError(f"budget must leave time for {LEAST} iterations; give it at least {least:.1f} minutes")
+        raise SettingsError(
+            f"budget is too short for {LEAST} iterations of each training; give it at least {least:.1f} minutes"
+        )
     per_iteration = sum(known[run.at(Path()).kind()].iteration for run in trainings) / processes
     return (trainings[0].settings.length + int((seconds - few) / per_iteration)) // 10 * 10
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,8 +129,12 @@ def alone(folder: Path) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / LOCK).open("a+") as file:
-        if _lock(file.fileno()) is False:
-            raise _occupied(folder)
+        tries = 5  # another process may hold it for an instant only, to see whether it is free
+        while _lock(file.fileno()) is False:
+            tries -= 1
+            if not tries:
+                raise _occupied(folder)
+            time.sleep(0.02)
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         file.flush()

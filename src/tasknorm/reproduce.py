@@ -30,9 +30,9 @@ def reproduce(
     """Do the runs of some experiments that are not finished, then report on all in the folder (see `run_grid`).
 
     Args:
-        experiments, scale: what to do.
+        experiments, scale: the experiments, and the size of their runs.
         folder, engine, processes, threads, say: as for `run_grid`.
-        part: of each run's iterations; called again with a larger part, runs go on from where they are.
+        part: the share of each run's iterations to do; called again with a larger one, runs continue from there.
 
     Returns:
         Why runs failed, by name.
@@ -86,7 +86,7 @@ def without_data(runs: Sequence[GridRun]) -> dict[str, str]:
 
 def _parts(experiments: Sequence[Experiment], scale: str, folder: Path, part: float) -> list[GridRun]:
     if not 0 < part <= 1:
-        raise SettingsError(f"part is a share of each run's iterations, above 0 and at most 1, got {part}; correct it")
+        raise SettingsError(f"part must be a share of each run's iterations, above 0 and at most 1, got {part}")
     return [run.part(part) for run in all_runs(experiments, scale, folder)]
 
 

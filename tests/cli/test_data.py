@@ -104,7 +104,7 @@ def test_errors_are_one_message_with_the_rule_and_the_fix(run, tmp_path):
     failed(run("import", tmp_path / "data" / "pets", "--as", "pets"), "'pets' is taken")
     failed(run("download", "mini_imagenet"), "no download is known for")
     failed(run("sample", "pets", "--way", 50), "50 ways needs as many classes")
-    failed(run("show", "pets", "--out", tmp_path / "pets.foo"), "the picture is a .png file, got .foo")
+    failed(run("show", "pets", "--out", tmp_path / "pets.foo"), "the picture's name must end in .png, got .foo")
     (tmp_path / "bad.json").write_text("{")
     failed(run("sample", tmp_path / "bad.json"), "bad.json")
 

@@ -58,7 +58,7 @@ def test_train_then_evaluate(tmp_path):
     failed(
         run("evaluate", tmp_path / "run", "--targets", "each"), "targets must be one of all, example, class, got 'each'"
     )
-    failed(run("evaluate", tmp_path), "there is no finished training here (no model.safetensors)")
+    failed(run("evaluate", tmp_path), "no finished training in this folder (no model.safetensors)")
 
 
 def test_a_config_file_and_flags_that_win(tmp_path):
@@ -78,14 +78,14 @@ def test_a_config_file_and_flags_that_win(tmp_path):
 def test_a_used_folder_is_refused_and_resumed(tmp_path):
     words = ["train", *flags(tiny(test_tasks=0, validate_every=0)), "--out", tmp_path / "run"]
     assert run(*words, "--resume").exit_code == 0  # nothing there: starts anew
-    failed(run(*words), "this folder is not empty; add --resume to go on with its training")
+    failed(run(*words), "this folder is not empty; add --resume to continue its training")
     again = run(*words, "--resume")
     assert again.exit_code == 0
     assert "finished already" in again.stderr
     failed(run("train", "--out", tmp_path / "run", "--resume", "--norm", "LN"), "norm=LN contradicts the run in")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    failed(run("train", "--out", tmp_path / "mine", "--resume"), "there is no run to resume here (no config.json)")
+    failed(run("train", "--out", tmp_path / "mine", "--resume"), "no run to resume in this folder (no config.json)")
 
 
 def test_mistakes(tmp_path):
@@ -100,7 +100,7 @@ def test_mistakes(tmp_path):
     )
     failed(run("pretrain", "--epochs", "0", *out), "epochs", "got '0'")
     failed(run("train", *flags(tiny(train_way=5, way=5, shot=19)), *out), "shots")
-    too_many = "900-way tasks of its train split need as many classes, got", "lower train_way"
+    too_many = "900-way tasks need 900 classes, and its train split has", "lower train_way"
     failed(run("train", *flags(tiny(train_way=900)), *out), *too_many)
     failed(run("train", *flags(tiny(image_size=8)), *out), "contradicts image_size=8: four poolings need")
     failed(run("train", "--config", tmp_path / "none.toml", *out), "config file not found: ")
@@ -112,10 +112,11 @@ def test_folders_of_another_kind_and_damaged_ones_are_refused(tmp_path):
     folder = tmp_path / "run"
     run_experiment(tiny(iterations=2, validate_every=0), folder)
     failed(
-        run("pretrain", "--out", folder, "--resume"), "there is no pretraining to resume here, but another kind of run"
+        run("pretrain", "--out", folder, "--resume"),
+        "no pretraining to resume in this folder, it holds another kind of run",
     )
     (folder / "model.safetensors").unlink()
-    failed(run("evaluate", folder), "there is no finished training here (no model.safetensors)")
+    failed(run("evaluate", folder), "no finished training in this folder (no model.safetensors)")
     result = (folder / "result.json").read_text()
     (folder / "result.json").write_text(result[:100])
     failed(run("report", folder, "--out", tmp_path / "report"), "result.json: damaged (Invalid JSON")
@@ -125,10 +126,12 @@ def test_folders_of_another_kind_and_damaged_ones_are_refused(tmp_path):
     failed(run("report", folder, "--out", tmp_path / "report"), "accuracies.0.accuracy: Input should be a valid number")
     (folder / "result.json").write_text(result)
     (folder / "config.json").write_text("{}")
-    failed(run("train", "--out", folder, "--resume"), "there is no training to resume here, but another kind of run")
+    failed(
+        run("train", "--out", folder, "--resume"), "no training to resume in this folder, it holds another kind of run"
+    )
     failed(
         run("report", folder, "--out", tmp_path / "report"),
-        "config.json: this is no training's config file: it names no learner",
+        "config.json: not the config file of a training: it names no learner",
     )
 
 

@@ -72,7 +72,7 @@ def says_nothing(*_: object) -> None:
     ],
 )
 def test_the_fuzzer_sees_what_must_not_be(read, kind, monkeypatch) -> None:
-    monkeypatch.setattr("fuzz.fuzzer.LIMIT", 1.0)
+    monkeypatch.setattr("fuzz.fuzzer.LIMIT", 1.0 if kind == "hang" else 30.0)  # memory takes its time on a busy machine
     for name in list(READERS):
         monkeypatch.delitem(READERS, name)
     monkeypatch.setitem(READERS, "one", Reader(files_of(a=b"x"), read))

@@ -39,7 +39,7 @@ def test_finished_runs_are_skipped_and_failed_ones_are_named(tmp_path):
     failed = run_grid([after, good, bad], tmp_path, processes=2, say=said.append)
     assert said[0].startswith("3 runs, 1 of them finished; estimated total: ")
     assert list(failed) == ["bad", "after"]
-    assert failed["bad"].startswith("exit code 2\ntasknorm: nowhere: a source is glyphs")
+    assert failed["bad"].startswith("exit code 2\ntasknorm: nowhere: there is no data set or path of this name")
     assert failed["after"] == "needs bad, which failed"
     assert (tmp_path / "good" / "result.json").stat().st_mtime_ns == written
     assert run_grid([good], tmp_path, say=said.append) == {}
@@ -77,9 +77,9 @@ def test_grids_that_cannot_be_done_are_refused(tmp_path):
     run(tiny(test_tasks=0, iterations=1), tmp_path / "one")
     with pytest.raises(SettingsError, match=r"shot=2 contradicts the run in .*one, which has shot=1"):
         run_grid([GridRun("one", tiny(test_tasks=0, iterations=1, shot=2))], tmp_path)
-    with pytest.raises(SettingsError, match="twice"):
+    with pytest.raises(SettingsError, match="two runs of the grid are named two"):
         run_grid([GridRun("two", tiny()), GridRun("two", tiny())], tmp_path)
-    with pytest.raises(SettingsError, match="three needs two, not in the grid"):
+    with pytest.raises(SettingsError, match="three needs runs that are not in the grid: two"):
         run_grid([GridRun("three", tiny(), needs=("two",))], tmp_path)
     with pytest.raises(SettingsError, match="one of local, ray, got 'slurm'"):
         run_grid([GridRun("two", tiny())], tmp_path, "slurm")

@@ -52,7 +52,7 @@ def test_a_lost_rank_ends_the_job_and_it_resumes(tmp_path):
     code, _, err = ended(process)
     assert code != 0
     assert "another process of this training has ended" in err or "stopped after iteration" in err
-    assert f"go on with: tasknorm train --out {tmp_path / 'run'} --resume" in err
+    assert f"continue with: tasknorm train --out {tmp_path / 'run'} --resume" in err
     done = max(int(path.name) for path in (tmp_path / "run" / "checkpoints").iterdir() if path.name.isdigit())
     process = started("train", "--out", tmp_path / "run", "--resume", launcher=TORCHRUN)
     wait_for_lines(tmp_path / "run" / "metrics.jsonl", done + 5, process)

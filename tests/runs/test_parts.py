@@ -12,7 +12,7 @@ from support.runs import run, tiny
 from tasknorm.errors import DataError
 from tasknorm.runs.parts import learner_of, task_of, validated_sources
 from tasknorm.runs.record import read_record
-from tasknorm.training.loop import is_better
+from tasknorm.training.best_weights import is_better
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
 

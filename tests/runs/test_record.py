@@ -110,7 +110,7 @@ def test_finished_runs_are_found_by_path(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / ".timing" / "a")  # what a killed grid may leave
     assert [record.folder for record in records(tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
     assert [record.folder for record in records(tmp_path / "a", tmp_path)] == [tmp_path / "a", tmp_path / "b" / "two"]
-    with pytest.raises(SettingsError, match=r"no finished training here \(no result\.json\)"):
+    with pytest.raises(SettingsError, match=r"no finished training in this folder \(no result\.json\)"):
         read_record(tmp_path / "unfinished")
     for damage, place in (
         ('{"final": {}}', "seconds: Field required"),

@@ -66,7 +66,7 @@ def test_interrupted_leaves_a_checkpoint_and_says_how_to_go_on(tmp_path):
         code, _, err = ended(process)
         done = metrics(tmp_path / "run")[-1]["iteration"]
         assert code == 128 + number
-        assert f"stopped after iteration {done}; go on with: tasknorm train --out {tmp_path / 'run'} --resume" in err
+        assert f"stopped after iteration {done}; continue with: tasknorm train --out {tmp_path / 'run'} --resume" in err
         assert (tmp_path / "run" / "checkpoints" / f"{done:08d}").is_dir()
         assert done >= before + 3
         assert "Traceback" not in err
@@ -170,6 +170,17 @@ def test_damaged_metrics_are_named_by_file_and_line(unfinished):
     assert code == 0
     assert "1 of the iterations from 1 to 12 are missing, the first being 3" in err
     assert json.loads((unfinished / "result.json").read_text())["missing_iterations"] == [3]
+
+
+def test_a_result_stays_if_a_longer_run_cannot_begin(tmp_path):
+    run(tiny(), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write("garbage\n")
+    before = contents(tmp_path / "run")
+    result = CliRunner().invoke(app, ["train", "--out", str(tmp_path / "run"), "--resume", "--iterations", "14"])
+    assert result.exit_code == 2
+    assert "line 16: damaged" in result.stderr
+    assert contents(tmp_path / "run") == before
 
 
 def test_lost_metrics_are_told(unfinished):

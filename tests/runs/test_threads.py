@@ -58,7 +58,7 @@ def test_other_threads_are_noticed_and_recorded(tmp_path: Path) -> None:
     settings = tiny(**RUN | {"iterations": 4, "test_tasks": 0, "filters": 8, "train_way": 5})
     finished(tmp_path / "run", *flags(settings), OMP_NUM_THREADS="2")
     said = finished(tmp_path / "run", "--resume", "--iterations", 6, OMP_NUM_THREADS="1")
-    assert "iterations up to 4 were computed with 2 CPU threads, the rest will be with 1" in said
+    assert "iterations 1 to 4 were computed with 2 CPU threads, the rest will be with 1" in said
     assert "OMP_NUM_THREADS=2" in said
     assert said.count("\n") == 1
     assert json.loads((tmp_path / "run" / "result.json").read_text())["threads"] == [2, 1]

@@ -62,7 +62,7 @@ def started(
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code and what it wrote, when it has ended."""
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=400)
     return process.returncode, out, err
 
 

@@ -7,7 +7,7 @@ import torch
 
 from tasknorm.errors import WeightsError
 from tasknorm.training.checkpoint import Checkpoint, last_iteration, newest_checkpoint, write_checkpoint
-from tasknorm.training.weights import label, read_weights, write_weights
+from tasknorm.training.weights_file import label, read_weights, write_weights
 
 ABOUT = label("maml", "CBN")
 

@@ -28,6 +28,7 @@ def test_a_run_leaves_its_records(tmp_path, learner):
     result = run(tiny(learner=learner, filters=None if learner == "cnaps" else 8, sampling="fixed"), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
+        ".lock",
         "config.json",
         "metrics.jsonl",
         "checkpoints",

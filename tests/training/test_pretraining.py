@@ -51,7 +51,7 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path):
         assert not torch.equal(net.stem.weight, before)
         assert not torch.equal(net.norm.running_mean, torch.zeros_like(net.norm.running_mean))
         assert net.norm.num_batches_tracked == 0  # or BRN's schedule would be over before it begins
-    with pytest.raises(WeightsError, match="of another net than Conv4"):
+    with pytest.raises(WeightsError, match="do not fit the net Conv4"):
         load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
 
 
@@ -66,9 +66,9 @@ def test_what_goes_on_keeps_its_settings(settings, tmp_path):
         settled(PretrainSettings, {"batch": "12"}, tmp_path / "run", True)
     with pytest.raises(SettingsError, match=r"batch=12 contradicts the run in .*, which has batch=10"):
         run(settings.model_copy(update={"batch": 12}), tmp_path / "run")
-    with pytest.raises(SettingsError, match="there is no training to resume here, but another kind of run"):
+    with pytest.raises(SettingsError, match="no training to resume in this folder, it holds another kind of run"):
         settled(Settings, {}, tmp_path / "run", True)
-    with pytest.raises(SettingsError, match="this folder is not empty; add --resume to go on with its pretraining"):
+    with pytest.raises(SettingsError, match="this folder is not empty; add --resume to continue its pretraining"):
         settled(PretrainSettings, {}, tmp_path / "run", False)
 
 

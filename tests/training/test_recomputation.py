@@ -92,5 +92,5 @@ def test_it_keeps_less():
 
 
 def test_a_net_without_blocks_is_refused():
-    with pytest.raises(ValueError, match="blocks in nn"):
+    with pytest.raises(ValueError, match="whose blocks are in nn"):
         recompute(nn.Linear(1, 1))

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.compare import COMPARED
 from tasknorm.compare import compare as compare_norms
 from tasknorm.learners import LEARNERS

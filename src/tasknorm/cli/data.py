@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.cli.flags import Json
 from tasknorm.errors import DataError, one_line
 
@@ -21,7 +21,7 @@ Name = Annotated[str, typer.Argument(help="A data set's name, or the path of a f
 
 @app.command("list", epilog="Example: tasknorm data list")
 def list_(as_json: Json = False) -> None:
-    """What is here, what is missing and how to get it."""
+    """List the data sets that are here, and how to get those that are not."""
     from tasknorm.data import data_folder, listed
 
     with errors():
@@ -37,9 +37,11 @@ def list_(as_json: Json = False) -> None:
 @app.command(epilog="Example: tasknorm data download omniglot")
 def download(
     name: Annotated[str, typer.Argument(help="omniglot, mnist, cifar10, cifar100 or quickdraw.")],
-    classes: Annotated[list[str] | None, typer.Option("--class", help="A class of quickdraw; repeat it.")] = None,
+    classes: Annotated[
+        list[str] | None, typer.Option("--class", help="Class of quickdraw; give it again for more classes.")
+    ] = None,
 ) -> None:
-    """Fetch a data set from its official address; goes on where it broke off."""
+    """Download a data set from its official address, from where an earlier download stopped."""
     from tasknorm.data import data_folder, fetch
 
     with errors():
@@ -92,9 +94,9 @@ def check(name: Name) -> None:
 def show(
     name: Name,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
-    classes: Annotated[int, typer.Option(min=1, help="Rows.")] = 20,
-    images: Annotated[int, typer.Option(min=1, help="Columns.")] = 10,
-    out: Annotated[Path | None, typer.Option(help="The PNG to write; NAME.png if left out.")] = None,
+    classes: Annotated[int, typer.Option(min=1, help="Number of classes, a row each.")] = 20,
+    images: Annotated[int, typer.Option(min=1, help="Number of images of each class, a column each.")] = 10,
+    out: Annotated[Path | None, typer.Option(help="PNG file to write. Default: NAME.png.")] = None,
 ) -> None:
     """Write a PNG with some images of some classes."""
     from tasknorm.data import opened, sheet
@@ -103,7 +105,7 @@ def show(
         source = opened(name)
         out = out or Path(f"{Path(name).stem}.png")
         if out.suffix != ".png":
-            raise DataError(f"{out}: the picture is a .png file, got {out.suffix or 'no suffix'}; rename it")
+            raise DataError(f"{out}: the picture's name must end in .png, got {out.suffix or 'no suffix'}; rename it")
         sheet(source, split, classes, images).save(out)
     print(out)
 
@@ -112,17 +114,17 @@ def show(
 def sample(
     name: Annotated[str, typer.Argument(metavar="SPEC_OR_NAME", help="A dataset_spec.json, or a data set.")],
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "train",
-    episodes: Annotated[int, typer.Option(min=1)] = 6000,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of episodes to draw.")] = 6000,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the episodes.")] = 0,
     way: Annotated[
-        int | None, typer.Option(min=1, help="Fixed episodes of so many classes; variable ones if left out.")
+        int | None, typer.Option(min=1, help="Classes of each episode. Default: episodes vary, as in Meta-Dataset.")
     ] = None,
     shot: Annotated[int, typer.Option(help="Context images per class of fixed episodes.")] = 1,
     targets: Annotated[int, typer.Option(help="Target images per class of fixed episodes.")] = 15,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out classes too small for an episode.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What do the episodes of a data set look like? Needs no images."""
+    """Describe the episodes of a data set: ways, shots and sizes. No image is read."""
     from tasknorm.data import (
         FixedSampler,
         Sampler,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tasknorm.cli.errors import errors, speaks
+from tasknorm.cli.exit_codes import errors, speaks
 from tasknorm.cli.flags import Json
 from tasknorm.machine import keep_freed_memory
 from tasknorm.runs import evaluated

@@ -1,4 +1,4 @@
-"""A flag for every setting, made from the settings themselves."""
+"""A flag for every setting, made from the settings themselves (`settings/training.py`, `settings/pretraining.py`)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.cli.flags import given, with_settings
 from tasknorm.machine import keep_freed_memory
 from tasknorm.runs import run_of, settled

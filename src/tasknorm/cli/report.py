@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.report import write_report
 from tasknorm.runs import records
 

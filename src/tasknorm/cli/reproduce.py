@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tasknorm.cli.errors import errors
+from tasknorm.cli.exit_codes import errors
 from tasknorm.grid import experiment, names
 from tasknorm.reproduce import listed, planned
 from tasknorm.reproduce import reproduce as reproduce_experiments

@@ -23,7 +23,7 @@ class Accuracy:
 
     @classmethod
     def over(cls, tasks: Tensor) -> Accuracy:
-        """Of the accuracies on some tasks, `(tasks,)`: their mean and 1.96 population deviations of the mean.
+        """The mean of accuracies on tasks, `(tasks,)`, and 1.96 population deviations of that mean.
 
         >>> import torch
         >>> print(Accuracy.over(torch.tensor([0.0, 1.0, 1.0, 0.0])))

@@ -27,10 +27,10 @@ class Evaluation:
 
     Args:
         accuracy: what to report; of a learner with steps, after the step that was fixed beforehand, or else the best.
-        tasks: how many.
+        tasks: the number of tasks.
         targets: how they came.
         label: "transductive" or "non-transductive".
-        seconds: for each task, its images included.
+        seconds: seconds per task, reading its images included.
         step: the inner step of `accuracy`; None for learners without steps.
         steps: the accuracy after each step; their largest is what the TaskNorm paper reports of MAML.
     """
@@ -68,7 +68,7 @@ def evaluate(
     Args:
         learner: any learner; it is put into `eval()` for the duration.
         episode: task number i, ready for the learner but for its device.
-        tasks: how many.
+        tasks: the number of tasks.
         targets: predict a task's targets all at once, one example, or one class at a time.
         step: the inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
         label: what `transduction_label` said of this learner, if it has been asked before.

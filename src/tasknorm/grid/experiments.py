@@ -17,7 +17,7 @@ from tasknorm.errors import SettingsError
 from tasknorm.grid.grid_run import GridRun
 from tasknorm.learners import LEARNERS
 from tasknorm.runs import AnySettings
-from tasknorm.settings import PretrainSettings, Settings
+from tasknorm.settings import PretrainSettings, Settings, meant
 
 SCALES = ("paper", "cpu", "smoke")
 DIAGRAMS = ("fig:model_graph", "fig:normalization_methods")  # of the paper, with nothing to run
@@ -28,7 +28,7 @@ class Experiment:
     """A table or figure of the paper.
 
     Args:
-        name: of its file.
+        name: the name of its file.
         title: what it shows.
         label: the paper's.
         expect: what should come out, in words.
@@ -50,7 +50,7 @@ class Experiment:
 
         Args:
             scale: one of `SCALES`.
-            folder: of the grid, where pretrained weights will be.
+            folder: the grid's folder, where pretrained weights will be.
         """
         if scale not in SCALES:
             raise SettingsError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
@@ -151,7 +151,7 @@ def experiment(name: str) -> Experiment:
     name = name.removeprefix("tab:").removeprefix("fig:")
     path = files("tasknorm") / "experiments" / f"{name}.toml"
     if not path.is_file():
-        raise SettingsError(f"an experiment is one of {', '.join(names())}, got {name!r}")
+        raise SettingsError(f"unknown experiment {name!r}; {meant(name, names())}")
     values = tomllib.loads(path.read_text())
     scales = {scale: values.pop(scale) for scale in SCALES}
     values["expect"] = " ".join(values["expect"].split())
@@ -159,7 +159,7 @@ def experiment(name: str) -> Experiment:
 
 
 def names() -> list[str]:
-    """Of all experiments: tables first."""
+    """The names of all experiments, tables first."""
     found = [path.name.removesuffix(".toml") for path in (files("tasknorm") / "experiments").iterdir()]
     return sorted(found, key=lambda name: (not _is_table(name), name))
 

@@ -63,11 +63,11 @@ def run_grid(
 
     Args:
         runs: with different names; runs that others need among them.
-        folder: holds a folder for each run.
+        folder: the grid's folder, which holds a folder for each run.
         engine: local or ray.
         processes: runs at a time; as many as the machine has GPUs or cores, if left out.
-        threads: of each run.
-        say: is told the estimated total first, then how it goes.
+        threads: CPU threads of each run.
+        say: takes lines of text: the estimated total first, then the progress.
         timed: do a few iterations of each kind of run that is not known yet, for the estimate.
 
     Returns:
@@ -127,9 +127,11 @@ def _check(runs: Sequence[GridRun], folder: Path) -> None:
     names = [run.name for run in runs]
     for run in runs:
         if names.count(run.name) > 1:
-            raise SettingsError(f"runs of a grid need different names, and {run.name} is there twice; rename one")
+            raise SettingsError(f"two runs of the grid are named {run.name}; rename one")
         if missing := set(run.needs) - set(names):
-            raise SettingsError(f"{run.name} needs {', '.join(sorted(missing))}, not in the grid; add it")
+            raise SettingsError(
+                f"{run.name} needs runs that are not in the grid: {', '.join(sorted(missing))}; add them"
+            )
         run.at(folder).check()
 
 

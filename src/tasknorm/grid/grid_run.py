@@ -14,8 +14,8 @@ class GridRun:
     """A training or a pretraining of a grid.
 
     Args:
-        name: of its folder, below the grid's.
-        settings: of the run.
+        name: the name of its folder, in the grid's.
+        settings: the run's settings.
         needs: names of the runs that must be finished before it.
     """
 

@@ -18,7 +18,7 @@ class LocalEngine:
     Args:
         grid: the folder of the runs' folders.
         processes: runs at a time; as many as GPUs, or else cores, if left out.
-        threads: of each run.
+        threads: CPU threads of each run.
     """
 
     def __init__(self, grid: Path, processes: int | None = None, threads: int = 1) -> None:

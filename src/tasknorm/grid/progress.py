@@ -19,8 +19,8 @@ class GridProgress:
     """Shows how far the runs are, and the time left.
 
     Args:
-        runs: all of the grid.
-        folder: of the grid.
+        runs: all runs of the grid.
+        folder: the grid's folder.
         processes: runs at a time.
         say: takes the line of each minute, where standard error is no terminal.
     """

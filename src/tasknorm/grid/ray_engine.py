@@ -17,12 +17,13 @@ RESTARTS = 3  # times that a worker tries a run again from its checkpoint after 
 class RayEngine:
     """Each run a task of `threads` cores, and of one GPU where the cluster has any.
 
-    Connects to the cluster at RAY_ADDRESS, or starts Ray on this machine.
+    Connects to the cluster at RAY_ADDRESS, or starts Ray on this machine. A run is tried again from its checkpoint, up
+    to `RETRIES` times if its worker or machine is lost, and up to `RESTARTS` times if its process is killed.
 
     Args:
         grid: the folder of the runs' folders, the same on every machine of the cluster.
         processes: runs at a time, if Ray is started on this machine.
-        threads: of each run.
+        threads: CPU threads of each run.
 
     Raises:
         ModuleNotFoundError: if Ray is not installed.

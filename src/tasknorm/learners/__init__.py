@@ -1,11 +1,11 @@
 """Few-shot learners by name: one file each, and one entry here."""
 
+from tasknorm.learners.asked import CHARACTERS, Asked
 from tasknorm.learners.class_means import class_means
 from tasknorm.learners.cnaps import CNAPs
 from tasknorm.learners.learner import Learner, Outcome, OwnSettings
 from tasknorm.learners.maml import MAML
 from tasknorm.learners.ncm import NCM
-from tasknorm.learners.papers import CHARACTERS, Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.protonets import ProtoNets
 from tasknorm.learners.tasks import Tasks, accuracy

@@ -1,4 +1,4 @@
-"""Nearest class mean: how ProtoNets and NCM classify, and the class means from which CNAPs generates its classifier.
+"""Class means, the prototypes of ProtoNets: how ProtoNets and NCM classify, and from what CNAPs makes its classifier.
 
 A class is represented by the mean c of its context features. The logit of a target with features f is minus their
 squared distance from c:

@@ -12,9 +12,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.class_means import class_means
 from tasknorm.learners.learner import Learner, OwnSettings
-from tasknorm.learners.papers import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder

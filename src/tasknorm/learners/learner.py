@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
 from tasknorm.episode import Episode
-from tasknorm.learners.papers import Asked
+from tasknorm.learners.asked import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, groups
 from tasknorm.nets import NormMaker

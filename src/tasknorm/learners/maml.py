@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from tasknorm.episode import Episode
 from tasknorm.kernels import TaskLayer, as_adapted, images_channels_last, is_channels_last, weight_channels_last
+from tasknorm.learners.asked import Asked, Values
 from tasknorm.learners.learner import Learner, Outcome, OwnSettings
-from tasknorm.learners.papers import Asked, Values
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, check_way, given_context, groups
 from tasknorm.nets import NormMaker

@@ -9,9 +9,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.class_means import class_mean_logits, class_mean_predictor
 from tasknorm.learners.learner import Learner, OwnSettings
-from tasknorm.learners.papers import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks
 

@@ -19,7 +19,9 @@ def chosen_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device(next(device for device, found in there.items() if found))
     if not there[name]:
-        raise SettingsError(f"device={name} is not on this machine; it has {', '.join(d for d in there if there[d])}")
+        raise SettingsError(
+            f"this machine has no device {name!r}; choose from {', '.join(d for d in there if there[d])}, or auto"
+        )
     return torch.device(name)
 
 

@@ -25,7 +25,7 @@ class Processes:
 
     Args:
         rank: its number.
-        count: how many there are.
+        count: the number of processes.
         local: its number on this machine, and so of its device.
     """
 
@@ -44,17 +44,18 @@ class Processes:
         return range(self.rank * tasks // self.count, (self.rank + 1) * tasks // self.count)
 
     def add(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes."""
+        """Replace each tensor by its sum over all processes; they wait for each other once, however many there are."""
         if self.count == 1 or not tensors:
             return
-        device = _place()
-        flat = torch.cat([tensor.detach().reshape(-1).to(device) for tensor in tensors])
+        kinds = {tensor.dtype: [t for t in tensors if t.dtype == tensor.dtype] for tensor in tensors}
+        flat = {kind: torch.cat([t.detach().reshape(-1).to(_place()) for t in of]) for kind, of in kinds.items()}
         with _lost():
-            distributed.all_reduce(flat)
-        parts = flat.split([tensor.numel() for tensor in tensors])
+            for sent in [distributed.all_reduce(sums, async_op=True) for sums in flat.values()]:
+                sent.wait()
         with torch.no_grad():
-            for tensor, part in zip(tensors, parts, strict=True):
-                tensor.copy_(part.view_as(tensor))
+            for kind, of in kinds.items():
+                for tensor, part in zip(of, flat[kind].split([t.numel() for t in of]), strict=True):
+                    tensor.copy_(part.view_as(tensor))
 
     def same(self, value: Any) -> Any:
         """The first process's value, in every process."""

@@ -1,4 +1,4 @@
-"""Work done ahead by threads, handed out in order.
+"""Work done ahead by threads, handed out in order; a run's setting `workers` says by how many.
 
 Threads, since decoding and gathering images release the interpreter's lock; and they end with their process,
 however it ends. Torch's own threads are left to the reader: were each of these to start some, they would wait for each

@@ -34,11 +34,11 @@ def meta_test(
     """Test a run's final and best weights.
 
     Args:
-        settings: of the run.
-        folder: of the run.
+        settings: the run's settings.
+        folder: the run's folder.
         processes: the processes that share the tasks.
-        norms, targets, tasks: as the settings say if left out.
-        seed: of the tasks.
+        norms, targets, tasks: what to test; as the settings say if left out.
+        seed: the test tasks' seed.
 
     Returns:
         `accuracies`, a row each (see `tasknorm.runs.Result`), and `seconds_per_test_task` by norm, with targets
@@ -79,7 +79,9 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     """
     files = RunFolder(folder)
     if not files.final.exists():
-        raise SettingsError(f"{folder}: there is no finished training here (no {files.final.name}); finish it first")
+        raise SettingsError(
+            f"{folder}: no finished training in this folder (no {files.final.name}); finish it, or correct the path"
+        )
     for come in targets:
         if come not in TARGETS:
             raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")

@@ -89,10 +89,10 @@ def task_of(
     """Task number i of a split, scaled for the net.
 
     Args:
-        settings: of the run.
+        settings: the run's settings.
         split: train, valid or test.
-        seed: of the tasks; the run's if left out.
-        sources: each task is of one of these; the run's if left out.
+        seed: the tasks' seed; the run's if left out.
+        sources: each task comes from one of these; from the run's if left out.
         way: classes of a task, unless they vary; the run's if left out.
     """
     channels = channels_of(settings)
@@ -123,8 +123,8 @@ def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = Non
     if way > len(part.classes):
         setting = "train_way" if trains and settings.train_way != settings.way else "way"
         raise DataError(
-            f"{spec.name}: {way}-way tasks of its {split} split need as many classes, got {len(part.classes)} of "
-            f"{len(spec.class_names)}; lower {setting}, or give it a splits file with more"
+            f"{spec.name}: {way}-way tasks need {way} classes, and its {split} split has {len(part.classes)} of all "
+            f"{len(spec.class_names)}; lower {setting}, or give it a splits file with more {split} classes"
         )
     return FixedSampler(part, way, settings.shot, targets, settings.rotate)
 
@@ -171,8 +171,8 @@ def validated_sources(settings: Settings) -> tuple[str, ...]:
     valid = tuple(source for source in sources if opened_once(source).spec.splits["valid"].classes)
     if named and len(valid) < len(sources):
         raise DataError(
-            f"validation needs sources with valid classes, and of {named} only {', '.join(valid) or 'none'} has some; "
-            "leave the others out of validation_sources, or name some in their splits files"
+            f"validation needs classes in the valid split, and of {named} only {', '.join(valid) or 'none'} has some; "
+            "leave the others out of validation_sources, or name valid classes in their splits files"
         )
     return valid
 

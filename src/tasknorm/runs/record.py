@@ -25,11 +25,11 @@ class Result:
 
     Args:
         weights: "final", or "best" by validation.
-        norm: under which the weights were tested.
-        source: of the test tasks.
-        way, shot: of the test tasks; None if they vary.
+        norm: the norm under which the weights were tested.
+        source: where the test tasks came from.
+        way, shot: classes of a test task, and context images of each; None if they vary.
         targets: how they came.
-        tasks: how many.
+        tasks: the number of tasks.
         label: "transductive" or "non-transductive".
         accuracy: over the tasks; of a learner with steps, after `step`.
         step: the inner step, chosen on validation tasks.
@@ -52,13 +52,13 @@ class Result:
     def of(
         cls, found: Evaluation, *, weights: str, norm: str, source: str, way: int | None, shot: int | None
     ) -> Result:
-        """From an evaluation and what was evaluated."""
+        """The line of an evaluation and of what was evaluated."""
         told = (found.targets, found.tasks, found.label, found.accuracy, found.step, found.steps)
         return cls(weights, norm, source, way, shot, *told)
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Result:
-        """From a row as JSON has it."""
+        """The line from a row of `result.json`."""
         values = {name: row[name] for name in row if name not in ("interval", "maximum")}
         values["accuracy"] = Accuracy(row["accuracy"], row["interval"])
         values["steps"] = tuple(Accuracy(each["accuracy"], each["interval"]) for each in row.get("steps", ()))
@@ -70,7 +70,7 @@ class Result:
         return max(self.steps, key=lambda step: step.mean, default=self.accuracy)
 
     def row(self) -> dict[str, Any]:
-        """As JSON has it: one level deep, and without steps for a learner that has none."""
+        """The row of `result.json`; without steps for a learner that has none."""
         about = ("weights", "norm", "source", "way", "shot", "targets", "tasks", "label")
         values = {name: getattr(self, name) for name in about} | _flat(self.accuracy)
         if not self.steps:
@@ -93,8 +93,8 @@ class Record:
     """One finished run.
 
     Args:
-        folder: of the run.
-        settings: of the run.
+        folder: the run's folder.
+        settings: the run's settings.
         result: the contents of `result.json`.
     """
 
@@ -122,11 +122,13 @@ def read_record(folder: Path) -> Record:
     files = RunFolder(folder)
     for path in (files.config, files.result):
         if not path.is_file():
-            raise SettingsError(f"{at(folder)}: there is no finished training here (no {path.name})")
+            raise SettingsError(
+                f"{at(folder)}: no finished training in this folder (no {path.name}); finish it, or correct the path"
+            )
     result = read_result(files)
     config = read_config(files.config)
     if "learner" not in config:
-        raise SettingsError(f"{at(files.config)}: this is no training's config file: it names no learner")
+        raise SettingsError(f"{at(files.config)}: not the config file of a training: it names no learner; restore it")
     try:
         return Record(folder, Settings.of(config), result)
     except SettingsError as error:

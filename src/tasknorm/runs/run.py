@@ -111,7 +111,7 @@ class Run(ABC, Generic[S]):
 
         Args:
             threads: CPU threads of the process.
-            variables: of its environment, beside those of this one.
+            variables: variables of its environment, beside those of this process.
         """
         end = time.monotonic() + PATIENCE
         while not is_free(self.files.path) and time.monotonic() < end:

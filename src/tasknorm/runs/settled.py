@@ -18,10 +18,10 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
     """The settings of the run in a folder.
 
     Args:
-        kind: of settings.
-        given: by flags; they win over the config file.
-        folder: of the run.
-        resume: go on with the run that is there.
+        kind: the class of the settings.
+        given: settings given by flags; they win over the config file.
+        folder: the run's folder.
+        resume: whether to continue the run that is there.
         config: a file of settings.
 
     Raises:
@@ -33,14 +33,14 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
         return kind.of(given)
     if not resume:
         raise SettingsError(
-            f"{folder}: this folder is not empty; add --resume to go on with its {name}, or choose another"
+            f"{folder}: this folder is not empty; add --resume to continue its {name}, or choose another folder"
         )
     if not files.config.exists():
-        raise SettingsError(f"{folder}: there is no run to resume here (no config.json); choose another folder")
+        raise SettingsError(f"{folder}: no run to resume in this folder (no config.json); choose another")
     recorded = with_absolute_paths(read_config(files.config))
     if kind.length_name not in recorded:
         raise SettingsError(
-            f"{folder}: there is no {name} to resume here, but another kind of run; choose another folder"
+            f"{folder}: no {name} to resume in this folder, it holds another kind of run; choose another"
         )
     before: S = kind.of(recorded)
     for key in given.keys() & recorded.keys() - set(before.machine):

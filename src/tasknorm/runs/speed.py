@@ -9,7 +9,7 @@ class Speed(NamedTuple):
     """Seconds of a kind of run.
 
     Args:
-        iteration: of training, or an epoch of pretraining.
+        iteration: an iteration of training, or an epoch of pretraining.
         task: one validation task, under one norm.
         test: one test task of every test source and way, under one norm.
     """

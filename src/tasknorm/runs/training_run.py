@@ -30,6 +30,7 @@ from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
 from tasknorm.settings import Settings, read_config
 from tasknorm.training import (
+    check_resumable,
     label,
     last_iteration,
     last_metrics,
@@ -77,13 +78,17 @@ class TrainingRun(Run[Settings]):
         return None
 
     def do(self) -> dict[str, Any]:
-        """Train, test and record; goes on from the newest checkpoint, and does nothing if the run is finished.
+        """Train, test and record, from the newest checkpoint; do nothing if the run is finished.
 
-        A finished run with fewer iterations goes on to more, as if it had been asked for them at first, but that the
-        validation at its former end and the schedule of BRN's bounds stay.
+        A finished run with fewer iterations continues to more, as if it had been asked for them at first. Two things
+        stay as they were: the validation at its former end, and the schedule of BRN's bounds.
 
         Returns:
             The contents of `result.json`.
+
+        Raises:
+            SettingsError: if another process is writing to the folder.
+            WeightsError, DataError: if what it would resume from is damaged; nothing is changed then.
         """
         device = chosen_device(self.settings.device)
         with connected(device.type) as processes:
@@ -118,6 +123,7 @@ class TrainingRun(Run[Settings]):
         """Write the run's folder: config, checkpoints, weights and record."""
         settings, files = self.settings, self.files
         if processes.first:
+            check_resumable(settings, files.path)
             if files.result.exists() and (damage := self._damage()):
                 print(f"{damage.split(';')[0]}; testing the run's weights again", file=sys.stderr)
             files.result.unlink(missing_ok=True)  # of fewer iterations
@@ -127,7 +133,8 @@ class TrainingRun(Run[Settings]):
                 tell_left_out(left_out(settings))
         validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
         if processes.same(self._has_only_its_weights() if processes.first else None):
-            weights = read_weights(files.final, label(settings.learner, settings.trained_norm))
+            about = label(settings.learner, settings.trained_norm)
+            weights = processes.same(read_weights(files.final, about) if processes.first else None)
             load_into(learner, weights, files.final)
             threads = [torch.get_num_threads()]
         else:

@@ -1,6 +1,7 @@
 """The papers' settings for a learner and its sources: the defaults of a run.
 
-Settings of one learner are in its own file (`Learner.papers`); here are those that all learners have in common.
+Settings of one learner are in its own file, such as MAML's in `learners/maml.py` (see `Learner.papers`); here are those
+that all learners have in common.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """The one training loop, checkpoints, pretraining and recomputation; the folder that they leave."""
 
 from tasknorm.training.checkpoint import last_iteration
-from tasknorm.training.folder import RunFolder
-from tasknorm.training.loop import train
+from tasknorm.training.loop import check_resumable, train
 from tasknorm.training.metrics import Line, last_metrics, missing_iterations, read_metrics
 from tasknorm.training.pretraining import load_pretrained, pretrain
 from tasknorm.training.recomputation import as_first_computed, recompute
-from tasknorm.training.weights import label, load_into, read_weights, weights_of, write_weights
+from tasknorm.training.run_folder import RunFolder
+from tasknorm.training.weights_file import label, load_into, read_weights, weights_of, write_weights
 
 __all__ = [
     "Line",
     "RunFolder",
     "as_first_computed",
+    "check_resumable",
     "label",
     "last_iteration",
     "last_metrics",

@@ -25,7 +25,7 @@ from torch import Tensor
 from tasknorm.errors import WeightsError, at, reason
 from tasknorm.files import atomic_folder, naming, sync
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
-from tasknorm.training.weights import check_label
+from tasknorm.training.weights_file import check_label
 
 KEPT = 2
 WEIGHTS, STATE, INDEX = "weights.safetensors", "state.pt", "index.json"
@@ -59,9 +59,9 @@ class Checkpoint(NamedTuple):
     """Training after some iterations.
 
     Args:
-        iteration: how many.
-        weights: of the learner, by name.
-        state: all else, made of dicts, lists, numbers, strings and tensors.
+        iteration: the number of iterations done.
+        weights: the learner's state dict.
+        state: all else that training needs, made of dicts, lists, numbers, strings and tensors.
     """
 
     iteration: int
@@ -73,9 +73,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint, about: Mapping[str, s
     """Add a checkpoint to a folder, then remove all but the last two.
 
     Args:
-        folder: of checkpoints.
-        checkpoint: what to keep.
-        about: whose it is (see `tasknorm.training.weights.label`).
+        folder: the folder of all checkpoints.
+        checkpoint: the checkpoint to add.
+        about: learner and norm that it belongs to (see `tasknorm.training.weights_file.label`).
     """
     place = folder / f"{checkpoint.iteration:08d}"
     state = io.BytesIO()
@@ -96,9 +96,9 @@ def newest_checkpoint(folder: Path, about: Mapping[str, str], say: Callable[[str
     """The newest checkpoint that is whole; None if there never was one.
 
     Args:
-        folder: of checkpoints.
-        about: whose it must be.
-        say: is told of each damaged one.
+        folder: the folder of all checkpoints.
+        about: learner and norm that it must belong to.
+        say: takes a line of text if checkpoints are damaged.
 
     Raises:
         WeightsError: if all are damaged, or the newest is of another learner, norm or version.
@@ -152,5 +152,5 @@ def _checksum(content: bytes) -> str:
 def _whole(path: Path, checksum: str) -> bytes:
     content = read_regular(path, LARGEST)
     if _checksum(content) != checksum:
-        raise ValueError(f"{path.name} does not have its checksum")
+        raise ValueError(f"the checksum of {path.name} is wrong")
     return content

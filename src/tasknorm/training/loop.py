@@ -19,13 +19,14 @@ from tasknorm.errors import DivergedError, LostProcessError, StoppedError
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, in_order
 from tasknorm.settings import Settings
+from tasknorm.training.best_weights import Accuracies, is_better
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from tasknorm.training.folder import RunFolder
 from tasknorm.training.meta_step import meta_step
+from tasknorm.training.metrics import read_metrics
+from tasknorm.training.run_folder import RunFolder
 from tasknorm.training.watch import Watch
-from tasknorm.training.weights import label, load_into, weights_of, write_weights
+from tasknorm.training.weights_file import label, load_into, weights_of, write_weights
 
-Accuracies = dict[str, float]  # by source
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
 
 
@@ -44,10 +45,10 @@ def train(
 
     Args:
         learner: with its initial weights, on its device.
-        settings: of the run.
+        settings: the run's settings.
         episode: training task number i, ready for the learner but for its device.
         validate: accuracies of a learner on the validation tasks, by norm and source.
-        folder: of the run.
+        folder: the run's folder.
         processes: the processes that train together; this one alone if left out.
 
     Returns:
@@ -122,20 +123,22 @@ def train(
     return threads
 
 
+def check_resumable(settings: Settings, folder: Path) -> None:
+    """Raise at once what `train` would raise on resuming, while nothing has been changed.
+
+    Raises:
+        WeightsError: if all checkpoints are damaged, or belong to another learner or norm.
+        DataError: if a line of `metrics.jsonl` is damaged.
+    """
+    files = RunFolder(folder)
+    newest_checkpoint(files.checkpoints, label(settings.learner, settings.trained_norm), lambda text: None)
+    read_metrics(files.metrics)
+
+
 def learning_rate(settings: Settings, iteration: int) -> float:
     """The learning rate of an iteration, the first being 1."""
     halvings = (iteration - 1) // settings.halve_every if settings.halve_every else 0
     return settings.learning_rate * 0.5**halvings
-
-
-def is_better(accuracies: Accuracies, best: Accuracies) -> bool:
-    """CNAPs' rule for the best weights: a higher accuracy on at least half of the sources, even if others fall.
-
-    >>> is_better({"a": 0.5, "b": 0.2, "c": 0.9}, {"a": 0.4, "b": 0.3, "c": 0.8})
-    True
-    """
-    higher = sum(accuracy > best.get(source, -1.0) for source, accuracy in accuracies.items())
-    return 2 * higher >= len(accuracies)
 
 
 def _state(optimizer: torch.optim.Optimizer, best: dict[str, Accuracies], threads: list[int]) -> dict[str, Any]:
@@ -170,8 +173,8 @@ def _resume(
 
 def _other_threads(iteration: int, before: int, now: int) -> str:
     return (
-        f"iterations up to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
-        f"will agree with an unbroken run to rounding, not to the bit (for that, set OMP_NUM_THREADS={before})"
+        f"iterations 1 to {iteration} were computed with {before} CPU threads, the rest will be with {now}: results "
+        f"will equal those of an unbroken run up to rounding; for equal bits set OMP_NUM_THREADS={before}"
     )
 
 
@@ -199,7 +202,7 @@ def _signals() -> Iterator[list[int]]:
 
 @contextmanager
 def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
-    hint = f"go on with: tasknorm train --out {folder} --resume"
+    hint = f"continue with: tasknorm train --out {folder} --resume"
     try:
         yield
     except StoppedError as error:
@@ -207,4 +210,4 @@ def _telling_how_to_go_on(folder: Path) -> Iterator[None]:
     except DivergedError as error:
         raise DivergedError(f"{error}; the last good checkpoint is in {RunFolder(folder).checkpoints}") from None
     except LostProcessError as error:
-        raise LostProcessError(f"{error}; {hint}, under torchrun again") from None
+        raise LostProcessError(f"{error}; {hint}, under torchrun as before") from None

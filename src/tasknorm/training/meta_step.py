@@ -44,7 +44,7 @@ def meta_step(
     Args:
         learner: in `train()`.
         episodes: this process's share of the meta-batch.
-        settings: of the run; `meta_batch`, `sampling`, `accumulate` and `bf16` are used.
+        settings: the run's settings; `meta_batch`, `sampling`, `accumulate` and `bf16` are used.
         processes: the processes that hold the other shares.
         first: the number of the first of these episodes, for messages.
         stop: whether this process was asked to stop; all learn of it.
@@ -66,8 +66,7 @@ def meta_step(
         correct += sum(map(accuracy, outcome.logits, (episode.target_y for episode in chosen)))
     totals = torch.tensor([losses, correct, float(stop)], dtype=torch.float64)
     gradients = {name: p.grad for name, p in learner.named_parameters() if p.grad is not None}
-    processes.add(list(gradients.values()))
-    processes.add([totals, *running.mean.sums.values()])
+    processes.add([totals, *running.mean.sums.values(), *gradients.values()])
     running.mean.write()
     _check_gradients(gradients, first)
     return Step(float(totals[0]) / settings.meta_batch, float(totals[1]) / settings.meta_batch, bool(totals[2]))

@@ -35,8 +35,8 @@ from tasknorm.nets import NETS
 from tasknorm.norms import CBN
 from tasknorm.settings import PretrainSettings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
-from tasknorm.training.folder import RunFolder
-from tasknorm.training.weights import label, read_weights, weights_of, write_weights
+from tasknorm.training.run_folder import RunFolder
+from tasknorm.training.weights_file import label, read_weights, weights_of, write_weights
 
 ABOUT = label("pretraining", "CBN")
 
@@ -47,9 +47,9 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
     Leaves `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
 
     Args:
-        settings: of the pretraining.
+        settings: the pretraining's settings.
         folder: empty, or with an unfinished pretraining of the same settings; it may go on to more epochs.
-        say: is told of each epoch.
+        say: takes a line of text after each epoch.
 
     Returns:
         The contents of `pretraining.json`: settings, and the loss and accuracy of each epoch.
@@ -151,10 +151,12 @@ def load_pretrained(net: nn.Module, path: Path) -> None:
         missing, unexpected = net.load_state_dict(weights | dict.fromkeys(counts, torch.tensor(0)), strict=False)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip()
-        raise WeightsError(f"{path}: these weights are of another net than {type(net).__name__}: {first}") from None
+        raise WeightsError(
+            f"{path}: these weights do not fit the net {type(net).__name__}: {first}; pretrain the same net"
+        ) from None
     missing = [name for name in missing if ".alpha_" not in name]
     if missing or unexpected:
         raise WeightsError(
-            f"{path}: these weights are of another net than {type(net).__name__}: it lacks {missing[:3]} and has "
+            f"{path}: these weights do not fit the net {type(net).__name__}: it lacks {missing[:3]} and has "
             f"{unexpected[:3]} too many; pretrain the same net"
         )

@@ -22,7 +22,7 @@ from tasknorm.norms import Norm
 
 
 class Recomputed(nn.Sequential):
-    """As `nn.Sequential`, with nothing kept for the backward pass but what goes from one child to the next."""
+    """An `nn.Sequential` that keeps for the backward pass only what one child hands to the next."""
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self:
@@ -48,7 +48,9 @@ def recompute(net: nn.Module) -> nn.Module:
     'Recomputed'
     """
     if not _recompute(net):
-        raise ValueError(f"recompute needs a net with blocks in nn.Sequential, and {type(net).__name__} has none")
+        raise ValueError(
+            f"recompute needs a net whose blocks are in nn.Sequential, got {type(net).__name__}; leave recompute out"
+        )
     return net
 
 

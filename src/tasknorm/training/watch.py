@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tasknorm.files import naming, write_atomically
-from tasknorm.training.folder import RunFolder
 from tasknorm.training.metrics import as_text, missing_iterations, read_metrics
+from tasknorm.training.run_folder import RunFolder
 
 
 class Watch:

@@ -11,7 +11,7 @@ class RunFolder:
     """The files of one run.
 
     Args:
-        path: of the folder; it need not exist yet.
+        path: the folder's path; it need not exist yet.
     """
 
     path: Path
