@@ -160,6 +160,12 @@ def test_ways_that_are_no_numbers(way):
         Settings.of({"way": way})
 
 
+def test_a_setting_of_thousands_of_digits():
+    with pytest.raises(SettingsError, match=r"^accumulate=9+\.\.\. contradicts meta_batch=") as error:
+        Settings.of({"accumulate": 10**4000 - 1})
+    assert len(str(error.value)) < 500
+
+
 def test_a_list_that_is_no_text(tmp_path):
     write_mini(tmp_path)
     (tmp_path / "val.csv").write_bytes(b"filename,label\nc0.png,caf\xe9\n")

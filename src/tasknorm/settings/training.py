@@ -256,7 +256,9 @@ class Settings(BaseModel):
             value = getattr(self.own if name in type(self.own).model_fields else self, name)
             if value is None:
                 raise ValueError(f"{name} must be set with {other}")
-            raise ValueError(f"{name}={value} contradicts {other}; change one or leave {name} out")
+            raise ValueError(
+                f"{name}={one_line(str(value))} contradicts {one_line(other)}; change one or leave {name} out"
+            )
         return self
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
