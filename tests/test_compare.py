@@ -77,7 +77,7 @@ def test_asked_again_it_answers_at_once_and_another_question_is_refused(compared
         (("--norms", "TBN,Batch"), "unknown norm 'Batch'; known: "),
         (("--norms", "TBN,TBN"), "each norm to compare must be named once"),
         (("--learner", "reptile"), "learner must be one of"),
-        (("--source", "nowhere"), "nowhere: a source is"),
+        (("--source", "nowhere"), "nowhere: there is no data set or path of this name"),
         (("--way", "200"), "200-way tasks need 200 classes, and its valid split has"),
         (("--budget", "0.1"), "budget is too short for"),
     ],
@@ -131,7 +131,10 @@ def test_the_page_in_a_real_browser(browser: object, compared: tuple[Path, str],
     picture = page.screenshot(path=str(compared[0] / f"report-{width}.png"), full_page=True)
     assert troubles == []  # nothing on the console, and the page asks for nothing but itself
     assert page.evaluate("document.documentElement.scrollWidth") == width  # tables scroll in their boxes, not the page
-    assert [h.inner_text() for h in page.query_selector_all("h2")][:2] == ["Which norm?", "What if targets come alone?"]
+    assert [h.inner_text() for h in page.query_selector_all("h2")][:2] == [
+        "Which norm?",
+        "What if targets arrive one by one?",
+    ]
     assert len(page.query_selector_all("tbody tr")) == len(NORMS)
     figures = page.query_selector_all("figure svg")
     assert len(figures) == 3
