@@ -22,6 +22,7 @@ from fuzz.watched import MEMORY, Found, Sandbox, Watched, case_of, limit_memory,
 
 LIMIT = 20.0  # seconds that reading a file may take, at most
 OUTCOMES = ("read", "refused", "failed")
+PAUSED = 5.0  # seconds between two looks that are half a second apart
 KEPT = 5  # findings of a kind and site that are listed
 
 
@@ -111,9 +112,12 @@ def _watch(
     process.start()
     sender.close()
     found: list[Found] = []
-    told, pause = seconds(), 0.005
+    told, pause, looked = seconds(), 0.005, seconds()
     while process.is_alive():
         process.join(pause)
+        if seconds() - looked > PAUSED:  # this process was stopped for a while, and the other with it
+            shared.now[1] = seconds()
+        looked = seconds()
         pause = min(0.5, 2 * pause)
         found += (new := _received(receiver))
         for each in new if say else ():
