@@ -192,8 +192,9 @@ def test_estimates_come_from_runs_of_the_same_kind(tmp_path):
 
 def test_estimated_seconds():
     values = {"norm": "CBN", "iterations": 100, "validate_every": 10, "validation_tasks": 5, "test_tasks": 7}
-    # 100 iterations, 10 validations of 5 tasks under 3 norms, 7 tests of 3 norms with the final and best weights
-    seconds = 100 + 10 * 5 * 3 * 10 + 7 * 3 * 2 * 100
+    # 100 iterations, 10 validations of 5 tasks under 3 norms, 7 tests of 3 norms with the final and best weights, and
+    # calibration on the 5 validation tasks under 3 norms, under TBN twice
+    seconds = 100 + 10 * 5 * 3 * 10 + 7 * 3 * 2 * 100 + 5 * 4 * 10
     assert run_of(tiny(**values), Path()).seconds(Speed(1, 10, 100)) == seconds
     # MAML's step is chosen on the 5 validation tasks before each of 6 tests
     assert run_of(tiny(learner="maml", **values), Path()).seconds(Speed(1, 10, 100)) == seconds + 5 * 6 * 10

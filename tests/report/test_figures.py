@@ -7,7 +7,7 @@ import pytest
 from support.made_up_records import everything, record, row, small, variable
 from tasknorm.evaluation import Accuracy
 from tasknorm.norms import NORMS
-from tasknorm.report.drawing import INK, LOOKS, Picture, inline_svg, saved
+from tasknorm.report.drawing import Picture, inline_svg, saved
 from tasknorm.report.figures import (
     accuracy_against_shot,
     accuracy_by_targets,
@@ -16,6 +16,7 @@ from tasknorm.report.figures import (
     training_curves,
 )
 from tasknorm.report.gallery import FIGURES, gallery
+from tasknorm.report.looks import INK, LOOKS
 
 SHOTS = {n: {k: Accuracy(0.3 + k / 100, 0.01) for k in (1, 5, 10)} for n in ("TBN", "IN", "TaskNorm-I")}
 TARGETS = {

@@ -47,7 +47,8 @@ def check(text):
     assert len(tags.ids) == len(set(tags.ids))
     inner = {link.removeprefix("#") for link in tags.links if link != "data:,"}
     assert inner <= set(tags.ids)
-    assert not re.search(r"@import|url\((?!#)|<script", text)
+    assert not re.search(r"@import|url\((?!#)|<script [^>]*src", text)
+    assert "default-src 'none'" in text  # a browser loads nothing, and runs no script but the page's own
     return tags
 
 
@@ -60,7 +61,7 @@ def test_a_page_is_whole_and_asks_for_nothing():
     tags = check(text)
     assert {"section-one-two", "t", "first", "second"} <= set(tags.ids)
     assert 'name="viewport"' in text
-    assert "prefers-color-scheme: dark" in text
+    assert "color-scheme: light dark" in text
     markdown = page.markdown(report)
     assert markdown.startswith("# Title\n\nLead.\n\n- runs: **3**\n\n## One & two\n\nText.\n\n### A < B")
     assert "![alpha & size](figures/first.svg)" in markdown

@@ -4,9 +4,10 @@ import pytest
 
 from support.made_up_records import record, row, small, variable
 from tasknorm.evaluation import Accuracy
+from tasknorm.report.html_table import html
 from tasknorm.report.places import KINDS, entries
 from tasknorm.report.published import published
-from tasknorm.report.render import Cell, Table, html, latex, line, markdown
+from tasknorm.report.render import Cell, Table, latex, line, markdown
 from tasknorm.report.tables import paper_table
 
 
@@ -108,4 +109,4 @@ def test_html_has_headers_and_a_box_of_its_own():
     assert '<th scope="row" class="words" rowspan="2">TBN</th>' in text
     assert "A &amp; B" in text
     assert 'class="scroll" tabindex="0"' in text
-    assert '<tr class="paper rule">' in text
+    assert '<tr class="paper rule" data-row="1">' in text

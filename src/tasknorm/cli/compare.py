@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,17 +10,19 @@ import typer
 from rich.console import Console
 
 from tasknorm.cli.exit_codes import errors
-from tasknorm.compare import COMPARED
+from tasknorm.compare import COMPARED, SEEDS
 from tasknorm.compare import compare as compare_norms
 from tasknorm.learners import LEARNERS
-from tasknorm.machine import keep_freed_memory
+from tasknorm.report import Comparison, write_page
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command(epilog="Example: tasknorm compare --source folder:my_photos --way 5 --shot 5 --budget 30")
 def compare(
-    learner: Annotated[str, typer.Option(help=f"Learner to train: {', '.join(LEARNERS)}.")] = "maml",
+    learner: Annotated[
+        str, typer.Option(help=f"Learners to train, separated by commas: {', '.join(LEARNERS)}.")
+    ] = "maml",
     source: Annotated[
         str, typer.Option(help="Data set, or folder:PATH with a subfolder of images for each class.")
     ] = "glyphs",
@@ -28,12 +31,21 @@ def compare(
     ] = None,
     way: Annotated[int, typer.Option(help="Classes of each task.")] = 5,
     shot: Annotated[int, typer.Option(help="Context images of each class.")] = 1,
-    budget: Annotated[float, typer.Option(min=0.1, help="Minutes that the comparison may take in all.")] = 4.0,
-    iterations: Annotated[
-        int | None, typer.Option(min=1, help="Iterations of each training, instead of a budget.")
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Trainings of each norm, a seed each. Default: {SEEDS}, or what --budget allows."),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Number of test tasks.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of weights and tasks.")] = 0,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, help="Minutes to spend on seeds; the first is always done. With --seeds: what ends first."
+        ),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Iterations of each training. Default: the learner's preset.")
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=1, help="Test tasks of each seed.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, max=2**62, help="First seed; the others count up from it.")] = 0,
     skip_bad: Annotated[
         bool,
         typer.Option("--skip-bad", help="Leave out images that cannot be read and classes too small for a task."),
@@ -43,16 +55,34 @@ def compare(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the trainings and report.html.")] = Path("comparison"),
 ) -> None:
-    """Find out which norm to use here, and whether its result is transductive, by training with several norms."""
-    keep_freed_memory()
+    """Find out which norm to use here, and whether its result is transductive, by training with several norms.
+
+    All norms of a seed start from the same weights and see the same tasks. The answer is valid after each seed:
+    Ctrl-C keeps it, and the same command goes on.
+    """
     question = {"learner": learner, "source": source, "way": way, "shot": shot, "test_tasks": tasks, "seed": seed}
-    question |= {"skip_bad": skip_bad}
+    question |= {"skip_bad": skip_bad, "iterations": iterations}
     chosen = [norm.strip() for norm in norms.split(",")] if norms else COMPARED
+    latest: list[Comparison] = []
+
+    def show(found: Sequence[Comparison]) -> None:
+        latest[:] = found
+        write_page(out / "report.html", found)
+
     with errors():
-        found = compare_norms(question, chosen, out, minutes=budget, iterations=iterations, processes=processes)
-        found.write(out / "report.html")
+        try:
+            compare_norms(question, chosen, out, seeds=seeds, minutes=budget, processes=processes, show=show)
+        finally:
+            _tell(latest, out / "report.html")
+
+
+def _tell(found: Sequence[Comparison], page: Path) -> None:
+    """Print the tables and verdicts, if there are any."""
     console = Console()
-    console.print(found.text())
-    for sentence in found.verdict():
-        console.print(sentence, highlight=False)
-    print(f"The whole report, with curves: {out / 'report.html'}")
+    for one in found:
+        console.print(one.text())
+        for sentence in one.verdict():
+            console.print(sentence, highlight=False, markup=False, soft_wrap="`" in sentence)  # commands stay whole
+        print()
+    if found:
+        print(f"The whole report, with curves: {page}")

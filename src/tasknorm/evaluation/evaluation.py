@@ -20,6 +20,12 @@ from tasknorm.transduction import audit
 
 AT_ONCE = 32  # tasks that pass together
 
+Note = Callable[[int], object]
+
+
+def _nothing(tasks: int) -> None:
+    """Note nothing."""
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -62,6 +68,7 @@ def evaluate(
     step: int | None = None,
     label: str | None = None,
     processes: Processes | None = None,
+    note: Note = _nothing,
 ) -> Evaluation:
     """Test a learner on tasks 0, 1, 2, ... of `episode`.
 
@@ -73,12 +80,13 @@ def evaluate(
         step: the inner step to report, chosen on other tasks (see `Evaluation.step`); the best one if left out.
         label: what `transduction_label` said of this learner, if it has been asked before.
         processes: the processes that share the tasks; this one alone if left out.
+        note: takes the number of tasks that have just been done.
 
     Raises:
         ValueError: if there is no task, `targets` is unknown, or the learner takes fewer steps than `step`.
     """
     began = time.monotonic()
-    table = accuracies(learner, episode, tasks, targets, processes)
+    table = accuracies(learner, episode, tasks, targets, processes, note)
     seconds = (time.monotonic() - began) / tasks
     label = label or transduction_label(learner, episode(0))
     steps = tuple(Accuracy.over(column) for column in table.T)
@@ -98,6 +106,7 @@ def accuracies(
     tasks: int,
     targets: Targets = "all",
     processes: Processes | None = None,
+    note: Note = _nothing,
 ) -> Tensor:
     """The accuracy on each task, after each of the learner's steps: `(tasks, steps)` (see `evaluate`).
 
@@ -107,8 +116,26 @@ def accuracies(
     if tasks < 1 or targets not in TARGETS:
         raise ValueError(f"tasks must be at least 1 and targets one of {', '.join(TARGETS)}, got {tasks}, {targets!r}")
     processes = processes or Processes()
-    share = processes.share(tasks)
     table = torch.zeros(tasks, learner.test_steps, dtype=torch.float64)
+    for number, labels, logits in predictions(learner, episode, processes.share(tasks), targets):
+        table[number] = torch.tensor([accuracy(scores, labels) for scores in logits], dtype=table.dtype)
+        note(1)
+    processes.add([table])
+    return table
+
+
+@torch.no_grad()
+def predictions(
+    learner: Learner, episode: Callable[[int], Episode], share: range, targets: Targets = "all"
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """For each of some tasks its number, its targets' labels, and their logits `(steps, target, way)`.
+
+    Args:
+        learner: any learner; it is put into `eval()` for the duration.
+        episode: task number i, ready for the learner but for its device.
+        share: the tasks' numbers.
+        targets: predict a task's targets all at once, one example, or one class at a time.
+    """
     device = next(learner.parameters()).device
     was_training = learner.training
     learner.eval()
@@ -116,11 +143,9 @@ def accuracies(
         for numbers, episodes in _batches(episode, share, device):
             predicted = target_logits(learner, episodes, targets)
             for number, task, logits in zip(numbers, episodes, predicted, strict=True):
-                table[number] = torch.tensor([accuracy(scores, task.target_y) for scores in logits], dtype=table.dtype)
+                yield number, task.target_y, logits
     finally:
         learner.train(was_training)
-    processes.add([table])
-    return table
 
 
 def _batches(
@@ -134,22 +159,25 @@ def _batches(
             yield list(numbers), list(episodes)
 
 
-def transduction_label(learner: Learner, episode: Episode) -> str:
-    """What the learner's norms say of themselves, checked with an audit of one episode.
+def transduction_label(learner: Learner, *episodes: Episode) -> str:
+    """What the learner's norms say of themselves, checked with an audit of one or more episodes.
+
+    The label has nothing in parentheses exactly if the audit could tell on every episode.
 
     Raises:
         RuntimeError: if a norm promises not to be transductive and the audit finds that it is.
     """
-    episode = episode.to(next(learner.parameters()).device)
     promised = any(norm.transductive for norm in learner.target_net.modules() if isinstance(norm, Norm))
     label = "transductive" if promised else "non-transductive"
-    try:
-        predictor = learner.adapt(episode.context_x, episode.context_y)
-        found = audit(lambda x, y, targets: predictor(targets), episode)
-    except ValueError as error:
-        return f"{label} (not audited: {error})"
-    if found.transductive and not promised:
-        raise RuntimeError(f"the learner's norms promise not to be transductive, and an audit finds:\n{found}")
-    if found.transductive is None:
-        return f"{label} (not audited: the audit cannot tell, since {found.reason})"
+    for episode in episodes:
+        here = episode.to(next(learner.parameters()).device)
+        try:
+            predictor = learner.adapt(here.context_x, here.context_y)
+            found = audit(lambda x, y, targets, predictor=predictor: predictor(targets), here)  # type: ignore[misc]
+        except ValueError as error:
+            return f"{label} (not audited: {error})"
+        if found.transductive and not promised:
+            raise RuntimeError(f"the learner's norms promise not to be transductive, and an audit finds:\n{found}")
+        if found.transductive is None:
+            return f"{label} (not audited: the audit cannot tell, since {found.reason})"
     return label

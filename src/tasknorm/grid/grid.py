@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -77,32 +77,48 @@ def run_grid(
         SettingsError: if a folder holds a run with other settings, or the runs do not fit together.
         StoppedError: after SIGINT or SIGTERM, when all runs have stopped with a checkpoint.
     """
-    _check(runs, folder)
+    check_runs(runs, folder)
     if engine not in ENGINES:
         raise SettingsError(f"engine must be one of {', '.join(ENGINES)}, got {engine!r}")
     unfinished = [run for run in runs if not run.at(folder).finished()]
     if not unfinished:
         say(f"{folder}: all {len(runs)} runs are finished")
         return {}
-    with alone(folder), _stoppable(folder):
+    with alone(folder), stoppable(folder):
         where = ENGINES[engine](folder, processes, threads)
         try:
             if timed and (short := timings(unfinished, folder)):
                 say(f"timing {len(short)} kinds of runs for the estimate")
-                _do(short, folder, where, lambda: None)
+                do_runs(short, where, lambda ended: None)
                 keep_timings(short, folder)
             say(_plan(runs, unfinished, folder, where.processes))
-            with GridProgress(runs, folder, where.processes, say) as progress:
-                return _do(unfinished, folder, where, progress.update)
+            with GridProgress(runs, folder, where.processes) as progress:
+                return do_runs(unfinished, where, progress.update)
         finally:
             where.stop()
 
 
-def _do(runs: Sequence[GridRun], folder: Path, engine: Engine, update: Callable[[], object]) -> dict[str, str]:
-    """Do the runs, each after those that it needs: why some failed, by name."""
+def do_runs(
+    runs: Sequence[GridRun],
+    engine: Engine,
+    update: Callable[[Mapping[str, str | None]], object],
+    more: Callable[[], Sequence[GridRun]] = list,
+) -> dict[str, str]:
+    """Do the runs, each after those that it needs: why some failed, by name.
+
+    Args:
+        runs: those that are not finished.
+        engine: where to do them.
+        update: takes the runs that have just ended, and why those that failed did; called ten times a second.
+        more: asked for further runs whenever none is waiting and there is room for one, until a run has failed.
+    """
     waiting, running = list(runs), set[str]()
     failed: dict[str, str] = {}
-    while waiting or running:
+    while True:
+        if not waiting and not failed and engine.free:
+            waiting += more()
+        if not waiting and not running:
+            return failed
         for run in list(waiting):
             if not engine.free:
                 break
@@ -114,16 +130,17 @@ def _do(runs: Sequence[GridRun], folder: Path, engine: Engine, update: Callable[
                 engine.start(run)
                 running.add(run.name)
                 waiting.remove(run)
-        for name, why in engine.ended().items():
+        ended = engine.ended()
+        for name, why in ended.items():
             running.remove(name)
             if why is not None:
                 failed[name] = why
-        update()
+        update(ended)
         time.sleep(0.1)
-    return failed
 
 
-def _check(runs: Sequence[GridRun], folder: Path) -> None:
+def check_runs(runs: Sequence[GridRun], folder: Path) -> None:
+    """Refuse runs that do not fit together, or folders that hold a run with other settings."""
     names = [run.name for run in runs]
     for run in runs:
         if names.count(run.name) > 1:
@@ -143,7 +160,7 @@ def _plan(runs: Sequence[GridRun], unfinished: Sequence[GridRun], folder: Path, 
 
 
 @contextmanager
-def _stoppable(folder: Path) -> Iterator[None]:
+def stoppable(folder: Path) -> Iterator[None]:
     """SIGTERM stops a grid as Ctrl-C does: its runs first."""
     received: list[int] = []
 

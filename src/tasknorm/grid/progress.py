@@ -1,18 +1,17 @@
-"""What a person sees of a grid: a bar over all iterations of all runs, or a line a minute."""
+"""What a person sees of a grid: how many iterations of all runs are done, and the time left."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-from tasknorm.durations import in_hours
 from tasknorm.grid.estimates import seconds_left
 from tasknorm.grid.grid_run import GridRun
+from tasknorm.progress import Progress
+
+LOOK, ESTIMATE = 2.0, 60.0  # seconds between looks at the runs' folders, and between estimates
 
 
 class GridProgress:
@@ -22,45 +21,30 @@ class GridProgress:
         runs: all runs of the grid.
         folder: the grid's folder.
         processes: runs at a time.
-        say: takes the line of each minute, where standard error is no terminal.
     """
 
-    def __init__(self, runs: Sequence[GridRun], folder: Path, processes: int, say: Callable[[str], object]) -> None:
-        self._runs, self._folder, self._processes, self._say = runs, folder, processes, say
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("runs", total=sum(run.settings.length for run in runs))
-        self._every = 2.0 if self._console.is_terminal else 60.0
-        self._next = time.monotonic() + self._every
-        self._next_estimate, self._left = 0.0, "?"
+    def __init__(self, runs: Sequence[GridRun], folder: Path, processes: int) -> None:
+        self._runs, self._folder, self._processes = runs, folder, processes
+        self._progress = Progress("runs", sum(run.settings.length for run in runs), "iterations")
+        self._next, self._next_estimate = time.monotonic() + LOOK, 0.0
+        self._left: float | None = None
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        self._progress.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
 
-    def update(self) -> None:
+    def update(self, ended: Mapping[str, str | None]) -> None:
         """Look at the runs' folders, if it is time to."""
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + self._every
+        self._next = now + LOOK
         if now >= self._next_estimate:  # reads more than a line of each run
-            left = seconds_left(self._runs, self._folder, self._processes)
-            self._left = "?" if left is None else in_hours(left)
-            self._next_estimate = now + 60.0
+            self._left = seconds_left(self._runs, self._folder, self._processes)
+            self._next_estimate = now + ESTIMATE
         done = sum(run.at(self._folder).done() for run in self._runs)
         finished = sum(run.at(self._folder).finished() for run in self._runs)
-        words = f"{finished} of {len(self._runs)} runs finished, {self._left} left"
-        self._bar.update(self._task, completed=done, description=words)
-        if not self._console.is_terminal:
-            total = sum(run.settings.length for run in self._runs)
-            self._say(f"{words}, {done} of {total} iterations")
+        self._progress.update(done, f"{finished} of {len(self._runs)} finished", self._left)

@@ -1,222 +1,241 @@
-"""What a comparison of norms found: a verdict, a table, and a page with curves."""
+"""What a comparison of norms found over several seeds: accuracies, paired differences, a verdict and a table."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from statistics import fmean
+from typing import Any, NamedTuple
 
-from rich import box
-from rich.table import Table as TextTable
+from rich.console import Group
 
-from tasknorm.episode import TARGETS
-from tasknorm.evaluation import Accuracy, differ
-from tasknorm.files import write_atomically
-from tasknorm.report import page
-from tasknorm.report.average_rank import average_ranks, bold, groups
-from tasknorm.report.drawing import Picture
-from tasknorm.report.figures import accuracy_by_targets, alpha_curves, training_curves
-from tasknorm.report.page import Fact, Report, Section
-from tasknorm.report.render import Cell, Table, line
+from tasknorm.episode import TARGETS, Targets
+from tasknorm.evaluation import Accuracy, differ, joint_interval, over_seeds
+from tasknorm.report.comparison_table import table, text
+from tasknorm.report.render import Table
+from tasknorm.report.verdict import sentences
 from tasknorm.runs import Record, Result
+from tasknorm.settings import Settings
 
-HEADINGS = ("norm", "all at once", "by example", "by class", "average rank", "transductive", "ms / task")
-SHORT = {"all at once": "all", "by example": "example", "by class": "class", "average rank": "avg. rank"}
+PATH = "folder:"  # before the path of a source
+
+
+class Cost(NamedTuple):
+    """What a norm costs, on one thread: seconds of a training, milliseconds to adapt to a task and predict it."""
+
+    training: float
+    task: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Trainings of one learner on one source, and the norms that were asked for.
+    """One learner on one source, trained with several norms and seeds.
 
-    Accuracies are those of the weights that did best on validation tasks. Average ranks are over three columns: targets
-    all at once, by example and by class.
+    All norms of a round have the same seed and the same tasks: differences are paired within a round, and rounds are
+    independent. Intervals over rounds are Student's t; with one round they are of its test tasks alone.
+
+    Args:
+        rounds: the records of one seed, or of one fold of the classes, each.
+        norms: labels of the norms that were asked for.
+        call: the command that asks this question, without its number of seeds.
+        processes: trainings at a time.
+        other: seconds of the wall time that were spent on nothing of `spent`; None if several calls shared the work.
+        round_seconds: seconds that the command takes for another round, of all its learners.
     """
 
-    records: Sequence[Record]
+    rounds: Sequence[Sequence[Record]]
     norms: Sequence[str]
+    call: str = "tasknorm compare"
+    processes: int = 1
+    other: float | None = None
+    round_seconds: float = 0.0
 
-    @cached_property
-    def results(self) -> dict[str, dict[str, Result]]:
-        """Test results by norm, then by how targets arrive."""
-        found: dict[str, dict[str, Result]] = {norm: {} for norm in self.norms}
-        for record in self.records:
-            for result in record.chosen():
-                if result.norm in found:
-                    found[result.norm][result.targets] = result
-        return found
-
-    @cached_property
-    def accuracies(self) -> dict[str, dict[str, Accuracy]]:
-        """Test accuracies by norm, then by how targets arrive."""
-        return {norm: {come: r.accuracy for come, r in by.items()} for norm, by in self.results.items()}
-
-    @cached_property
-    def ranks(self) -> dict[str, float]:
-        """Average rank of each norm."""
-        return average_ranks({norm: self.accuracies[norm][come] for norm in self.norms} for come in TARGETS)
+    # What was asked
 
     @property
-    def transductive(self) -> list[str]:
-        """Norms whose predictions depend on the other targets."""
-        return [norm for norm in self.norms if self.results[norm]["all"].label.startswith("transductive")]
+    def settings(self) -> Settings:
+        """The settings of the first training."""
+        return self.rounds[0][0].settings
 
     @property
-    def best(self) -> list[str]:
-        """The best norm that is not transductive, and those that do not differ from it."""
-        fair = {norm: self.accuracies[norm]["all"] for norm in self.norms if norm not in self.transductive}
-        return groups(fair)[0] if fair else []
+    def records(self) -> list[Record]:
+        """The records of all trainings."""
+        return [record for records in self.rounds for record in records]
 
-    def verdict(self) -> list[str]:
-        """The answer in sentences: which norm to use, and what to expect of transductive norms."""
-        advice = [self._advice()] if self.best else []
-        return advice + [self._on_transductive(norm) for norm in self.transductive]
-
-    def table(self) -> Table:
-        """Norms by average rank, the best first; the best of each column is bold."""
-        strong = {come: bold({norm: self.accuracies[norm][come] for norm in self.norms}) for come in TARGETS}
-        lines = [
-            line(
-                [
-                    norm,
-                    *(Cell(str(self.accuracies[norm][come]), norm in strong[come]) for come in TARGETS),
-                    f"{self.ranks[norm]:.2f}",
-                    "yes" if norm in self.transductive else "no",
-                    f"{1000 * self._seconds(norm):.1f}",
-                ]
-            )
-            for norm in sorted(self.norms, key=lambda norm: self.ranks[norm])
-        ]
-        tasks = self.results[self.norms[0]]["all"].tasks
-        notes = (
-            f"Accuracy in %, ± 95 % interval over {tasks} test tasks, of {self._weights}.",
-            "Bold: the best of a column, and all that do not differ from it significantly.",
-            "Average rank: the mean over the three columns; ties share their places.",
-            "ms / task: milliseconds to adapt to a task and predict its targets, on one thread.",
-        )
-        return Table("comparison", self.title, HEADINGS, tuple(lines), notes)
-
-    def text(self) -> TextTable:
-        """The table for a terminal."""
-        made = self.table()
-        title = f"{made.title}: accuracy in % by how targets arrive"
-        shown = TextTable(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0))
-        for heading in made.headings:
-            side: Literal["left", "right"] = "left" if heading in ("norm", "transductive") else "right"
-            shown.add_column(SHORT.get(heading, heading), justify=side, no_wrap=True)
-        for item in made.lines:
-            texts = [cell.text.replace(" ± ", "±") for cell in item.cells]
-            marked = (f"[bold]{t}[/]" if cell.bold else t for t, cell in zip(texts, item.cells, strict=True))
-            shown.add_row(*marked, style="yellow" if item.cells[5].text == "yes" else None)
-        return shown
+    @property
+    def learner(self) -> str:
+        """The learner's name, as papers print it."""
+        return self.settings.kind.label
 
     @property
     def title(self) -> str:
         """The learner, source and shape of tasks that were compared."""
-        settings = self.records[0].settings
-        source = settings.source.replace(",", ", ")
-        shape = "variable tasks" if settings.sampling == "variable" else f"{settings.way}-way {settings.shot}-shot"
-        return f"{settings.kind.label} on {source}, {shape}"
-
-    def write(self, path: Path) -> None:
-        """Write the page."""
-        settings = self.records[0].settings
-        seconds = sum(record.result["seconds"] for record in self.records)
-        lead = " ".join(self.verdict())
-        facts = [
-            Fact(
-                self.best[0].replace("-", "\N{NON-BREAKING HYPHEN}") if self.best else "—", "best non-transductive norm"
-            ),
-            Fact(str(len(self.norms)), f"norms, from {len(self.records)} trainings"),
-            Fact(f"{settings.iterations:,}", "iterations in each training"),
-            Fact(f"{seconds / 60:.1f} min", "of training in total"),
-        ]
-        sections = [
-            Section("Which norm?", blocks=[self.table()]),
-            Section("What if targets arrive one by one?", [_ALONE], [self._drop()]),
-            *([Section("Training", [_TRAINING], [self._training()])] if self._trained else []),
-            *([Section("What TaskNorm learned", [_ALPHA], alphas)] if (alphas := self._alphas()) else []),
-        ]
-        report = Report(f"Norms compared: {self.title}", lead, facts, sections)
-        write_atomically(path, page.html(report).encode())
-
-    def _advice(self) -> str:
-        first, *tied = self.best
-        best = self.results[first]["all"]
-        if not tied:
-            return f"Use {first}: with {best.accuracy} % it is the best norm that does not peek at other targets."
-        return (
-            f"Use {_or(self.best)}: their differences are within the noise of {best.tasks} test tasks and 1 seed. "
-            f"{first} has the highest accuracy, {best.accuracy} %."
-        )
-
-    def _on_transductive(self, norm: str) -> str:
-        every, example, by_class = (self.accuracies[norm][come] for come in TARGETS)
-        words = f"{every} % with all targets at once, {example} % one by one, {by_class} % class by class"
-        ways = ((example, "one by one"), (by_class, "class by class"))
-        falls = [(every.percent - alone.percent, how) for alone, how in ways if differ(every, alone)]
-        points, how = max(falls, default=(0.0, ""))
-        hint = f" It looks {points:.1f} points better than it is if targets arrive {how}." if points > 0 else ""
-        return f"{norm} is transductive: {words}.{hint}"
+        source = ", ".join(PATH + Path(name).name if name.startswith(PATH) else name for name in self.settings.sources)
+        variable = self.settings.sampling == "variable"
+        shape = "variable tasks" if variable else f"{self.settings.way}-way {self.settings.shot}-shot"
+        return f"{self.learner} on {source}, {shape}"
 
     @property
-    def _weights(self) -> str:
-        return "the weights that did best on validation" if self._trained else "the pretrained weights"
+    def seeds(self) -> list[int]:
+        """The seed of each round."""
+        return [records[0].settings.seed for records in self.rounds]
 
     @property
-    def _trained(self) -> bool:
-        return all(record.settings.iterations for record in self.records)
+    def folds(self) -> bool:
+        """Whether rounds differ in their test classes, by cross-validation."""
+        return self.settings.fold is not None
 
-    def _drop(self) -> Picture:
-        drops = [
-            f"{n} {self.accuracies[n]['example'].percent - self.accuracies[n]['all'].percent:+.1f}" for n in self.norms
-        ]
-        words = f"Change in accuracy from all at once to one by one, in percentage points: {', '.join(drops)}."
-        return Picture("targets", "Accuracy by how targets arrive", words, accuracy_by_targets(self.accuracies))
+    @property
+    def round_name(self) -> str:
+        """What a round is called: a seed or a fold."""
+        return "fold" if self.folds else "seed"
 
-    def _training(self) -> Picture:
-        last = {
-            norm: values[-1]
-            for record in self.records
-            for norm, values in record.result["validation"]["accuracy"].items()
-            if norm in self.norms
-        }
-        order = sorted(last, key=lambda norm: -last[norm])
-        words = f"Last validation accuracies: {', '.join(f'{norm} {100 * last[norm]:.1f} %' for norm in order)}."
-        return Picture("training", "Training curves", words, training_curves(self.records))
+    @property
+    def command(self) -> str:
+        """The command that gives this very comparison."""
+        return self.command_for(len(self.rounds))
 
-    def _alphas(self) -> list[Picture]:
-        return [
-            Picture(
-                f"alpha-{record.settings.norm}",
-                f"alpha against context size: {record.settings.norm}",
-                f"In training, contexts had {record.result['contexts']:.0f} images on average (dotted line); far from "
-                "that size the curves are extrapolations.",
-                alpha_curves(record),
-            )
-            for record in self.records
-            if record.result["alphas"] and self._trained
-        ]
+    def command_for(self, seeds: int) -> str:
+        """The command that asks the same with another number of seeds."""
+        return f"{self.call} --seeds {seeds}"
 
-    def _seconds(self, norm: str) -> float:
-        return next(
-            float(record.result["seconds_per_test_task"][norm])
-            for record in self.records
-            if norm in record.settings.tested_norms
-        )
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions that computed this."""
+        result = self.records[0].result
+        return {"tasknorm": result["tasknorm"], "torch": result["torch"], "python": platform.python_version()}
 
+    # What came out
 
-def _or(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
+    @cached_property
+    def results(self) -> list[dict[str, dict[str, Result]]]:
+        """For each round, test results by norm, then by how targets arrive.
 
+        A norm that the audit proves non-transductive was tested with all targets at once; the other results equal it.
+        """
+        found: list[dict[str, dict[str, Result]]] = []
+        for records in self.rounds:
+            rows = [row for record in records for row in record.chosen() if row.norm in self.norms]
+            by_norm = {norm: {row.targets: row for row in rows if row.norm == norm} for norm in self.norms}
+            found.append({norm: {come: by.get(come, by["all"]) for come in TARGETS} for norm, by in by_norm.items()})
+        return found
 
-_ALONE = (
-    "A norm is transductive if a prediction depends on the other targets of its task. Such a norm can look better than "
-    "it is: in use, targets often arrive one by one, or all of one class. The accuracy of other norms must not change."
-)
-_TRAINING = "TBN, CBN and RN share one training, whose loss is drawn as CBN's; each has its own validation accuracy."
-_ALPHA = (
-    "alpha says how much a context counts when an example is normalised: 1 is the context alone, 0 the example alone. "
-    "It is learned for each layer, as a function of the context's size."
-)
+    def by_seed(self, norm: str, come: Targets) -> list[float]:
+        """The mean accuracy in each round."""
+        return [results[norm][come].accuracy.mean for results in self.results]
+
+    def accuracy(self, norm: str, come: Targets = "all") -> Accuracy:
+        """The mean accuracy over rounds with its 95 % interval; with one round, the interval over its tasks."""
+        if len(self.rounds) == 1:
+            return self.results[0][norm][come].accuracy
+        return over_seeds(self.by_seed(norm, come))
+
+    def paired(self, norm: str, other: str, come: Targets = "all", other_come: Targets = "all") -> Accuracy:
+        """How much better a norm is than another: the difference within rounds, and its 95 % interval.
+
+        With one round the interval is of its tasks alone, and wider than a paired one would be.
+        """
+        pairs = zip(self.by_seed(norm, come), self.by_seed(other, other_come), strict=True)
+        differences = [one - another for one, another in pairs]
+        if len(differences) == 1:
+            tasks = joint_interval(self.accuracy(norm, come), self.accuracy(other, other_come))
+            return Accuracy(differences[0], tasks)
+        return over_seeds(differences)
+
+    def differences(self, norm: str) -> list[float]:
+        """The difference from the best norm in each round."""
+        return [a - b for a, b in zip(self.by_seed(norm, "all"), self.by_seed(self.reference, "all"), strict=True)]
+
+    def difference(self, norm: str) -> Accuracy:
+        """The difference from the best norm (see `paired`)."""
+        return self.paired(norm, self.reference)
+
+    def separated(self, norm: str) -> bool | None:
+        """Whether the difference from the best norm is significant at 95 %; None with one round, which cannot tell."""
+        if len(self.rounds) == 1:
+            return None
+        found = self.difference(norm)
+        return abs(found.mean) > found.interval + 1e-11
+
+    @cached_property
+    def transductive(self) -> list[str]:
+        """Norms whose predictions depend on the other targets."""
+        first = self.results[0]
+        return [norm for norm in self.norms if first[norm]["all"].label.startswith("transductive")]
+
+    @cached_property
+    def fair(self) -> list[str]:
+        """Norms that are not transductive, the best first."""
+        fair = [norm for norm in self.norms if norm not in self.transductive]
+        return sorted(fair, key=lambda norm: -self.accuracy(norm).mean)
+
+    @cached_property
+    def reference(self) -> str:
+        """The best norm: the first of those that are not transductive, if there is one."""
+        return self.fair[0] if self.fair else max(self.norms, key=lambda norm: self.accuracy(norm).mean)
+
+    @cached_property
+    def best(self) -> list[str]:
+        """The norms that cannot be told from the best one that is not transductive, the best first."""
+        return [norm for norm in self.fair if not self.separated(norm)]
+
+    def flattered(self, norm: str) -> float:
+        """By how many points a norm looks better with all targets at once than otherwise; 0 if that may be chance."""
+        return self.fall(norm)[0]
+
+    def fall(self, norm: str) -> tuple[float, Targets]:
+        """The larger fall of accuracy, in points, and the way in which targets then arrive."""
+        falls: list[tuple[float, Targets]] = [(0.0, "all")]
+        for come in (come for come in TARGETS if come != "all"):
+            found = self.paired(norm, norm, "all", come)
+            one = differ(self.accuracy(norm), self.accuracy(norm, come))
+            if one if len(self.rounds) == 1 else found.mean > found.interval + 1e-11:
+                falls.append((found.percent, come))
+        return max(falls)
+
+    def curves(self, norm: str) -> list[dict[str, Any]]:
+        """For each round, the training's `training` curve and the norm's `validation` curve, if it was validated."""
+        found = []
+        for records in self.rounds:
+            result = self._serving(records, norm).result
+            accuracy = result["validation"]["accuracy"].get(norm)
+            validation = {key: result["validation"][key] for key in ("iteration", "seconds")} | {"accuracy": accuracy}
+            found.append({"training": result["curve"], "validation": validation if accuracy else None})
+        return found
+
+    def cost(self, norm: str) -> Cost:
+        """What a norm costs, as a mean over rounds."""
+        serving = [self._serving(records, norm).result for records in self.rounds]
+        training = fmean(result.get("spent", {}).get("training", result["seconds"]) for result in serving)
+        return Cost(training, 1000 * fmean(result["seconds_per_test_task"][norm] for result in serving))
+
+    def _serving(self, records: Sequence[Record], norm: str) -> Record:
+        return next(record for record in records if norm in record.settings.tested_norms)
+
+    # How long it took
+
+    @property
+    def spent(self) -> dict[str, float]:
+        """How the wall time was spent, in seconds; `other` only if one call did all the work."""
+        found = dict.fromkeys(("training", "validation", "test", "audit"), 0.0)
+        for record in self.records:
+            for what, seconds in record.result.get("spent", {}).items():
+                found[what] = found.get(what, 0.0) + seconds / self.processes
+        return found if self.other is None else found | {"other": self.other}
+
+    # In words
+
+    def verdict(self) -> list[str]:
+        """The answer in sentences: which norm to use, what it costs, who peeks, and what would decide."""
+        return sentences(self)
+
+    def table(self) -> Table:
+        """Norms by the accuracy that they keep however targets arrive, the best first; the best set is bold."""
+        return table(self)
+
+    def text(self) -> Group:
+        """The table for a terminal."""
+        return text(self)

@@ -1,7 +1,4 @@
-"""How figures look and how they are saved: one colour, dash and marker per norm, the same everywhere.
-
-Readers with any colour vision can tell the colours apart; dashes and markers serve print in grey.
-"""
+"""How matplotlib's figures look and how they are saved."""
 
 from __future__ import annotations
 
@@ -18,25 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-INK = "#1b1f24"  # becomes the page's own text colour, light or dark
-LOOKS: dict[str, tuple[str, Any, str]] = {
-    "TBN": (INK, "-", "o"),
-    "CBN": ("#d55e00", "--", "s"),
-    "BRN": ("#e69f00", "-.", "D"),
-    "Baseline": ("#9a6a3a", ":", "X"),
-    "LN": ("#56b4e9", "--", "v"),
-    "IN": ("#2a7fc0", "-.", "^"),
-    "GN": ("#7b8fd0", ":", "<"),
-    "RN": ("#009e73", "--", "P"),
-    "MetaBN": ("#9a9a1f", "-.", "h"),
-    "TaskNorm-r": ("#8a63d2", ":", "d"),
-    "TaskNorm-L": ("#e07bb0", "--", ">"),
-    "TaskNorm-I": ("#b0277a", "-", "*"),
-    "independent-channel": ("#e69f00", ":", "D"),
-    "independent-shared": ("#d55e00", "--", "s"),
-    "functional-channel": ("#56b4e9", "-.", "^"),
-    "functional-shared": ("#b0277a", "-", "*"),
-}
+from tasknorm.report.looks import ALPHAS, INK, LOOKS, recoloured
+
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 10,
@@ -51,7 +31,7 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "tasknorm",
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
 }
-SERIES = list(LOOKS)
+SERIES = [*LOOKS, *ALPHAS]
 
 
 @dataclass(frozen=True)
@@ -66,7 +46,7 @@ class Picture:
 
 def look(series: str) -> dict[str, Any]:
     """Matplotlib's options for the line of a norm, or of a form of alpha."""
-    colour, dash, marker = LOOKS[series]
+    colour, _, dash, marker = (LOOKS | ALPHAS)[series]
     thick = series in ("TaskNorm-I", "TBN", "functional-shared")
     return {
         "color": colour,
@@ -113,12 +93,11 @@ def inline_svg(picture: Picture) -> str:
     with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
         picture.figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     text = stream.getvalue()
-    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    text = recoloured(text[text.index("<svg") :])
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"(\bid=\"|url\(#|href=\"#)", rf"\g<1>{picture.name}-", text)  # ids must be unique on a page
     words, inches = entities.escape(picture.words), picture.figure.get_figwidth()
-    size = f"min-width:{3.2 * inches:.1f}rem;max-width:{6.4 * inches:.1f}rem"  # legible on a phone, not huge on a desk
-    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="{size}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{words}" style="--inches:{inches:g}" ', 1)
 
 
 def _arranged(figure: Figure) -> None:

@@ -15,12 +15,13 @@ from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from tasknorm.evaluation import Accuracy
 from tasknorm.norms import NORMS
 from tasknorm.report.drawing import SERIES, STYLE, legend, look, panels
+from tasknorm.report.looks import INK
 from tasknorm.report.lookup import extractor_alphas
+from tasknorm.report.picture_lines import smooth
 from tasknorm.runs import Record
 
 # Units of time: the shortest axis, in seconds, for which each is used; its length in seconds; its name.
 UNITS = ((2 * 3600.0, 3600.0, "h"), (300.0, 60.0, "min"), (0.0, 1.0, "s"))
-SMOOTH = 25  # largest number of points in a training curve
 WIDE = 8  # ratio of the largest to the smallest loss above which the axis is logarithmic
 MANY = 10  # a net with more layers than this gets a colour bar in place of a legend
 
@@ -40,8 +41,8 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
     unit, seconds = _unit(max(s for r in records for s in r.result["curve"]["seconds"]))
     for record in sorted(records, key=lambda r: SERIES.index(_series(r, r.settings.trained_norm, by_alpha))):
         curve, validation = record.result["curve"], record.result["validation"]
-        smooth = {name: _smooth(curve[name]) for name in ("iteration", "seconds", "loss")}
-        _draw(losses, smooth, smooth["loss"], seconds, _series(record, record.settings.trained_norm, by_alpha))
+        means = {name: smooth(curve[name]) for name in ("iteration", "seconds", "loss")}
+        _draw(losses, means, means["loss"], seconds, _series(record, record.settings.trained_norm, by_alpha))
         for norm, accuracy in validation["accuracy"].items():
             _draw(accuracies, validation, 100 * np.array(accuracy), seconds, _series(record, norm, by_alpha))
     tasks = {r.settings.meta_batch for r in records}
@@ -57,12 +58,6 @@ def training_curves(records: Sequence[Record], by_alpha: bool = False) -> Figure
                 axis.yaxis.set_minor_formatter(NullFormatter())
     legend(figure, axes, "alpha" if by_alpha else "norm")
     return figure
-
-
-def _smooth(values: Sequence[float]) -> Any:
-    """Means over at most 25 windows of equal length; the last may be shorter."""
-    size = -(-len(values) // SMOOTH)
-    return np.array([np.mean(values[start : start + size]) for start in range(0, len(values), size)])
 
 
 def _draw(axes: Sequence[Axes], at: Mapping[str, Any], values: Any, seconds: float, series: str) -> None:
@@ -158,7 +153,7 @@ def _layer_lines(figure: Figure, axis: Axes, record: Record, sizes: Any, values:
         axis.axvline(mean, color="#8a8f98", linestyle=":", linewidth=1.2)
         words = f"mean at meta-train: {mean:.0f}"
         above: Any = ("data", "axes fraction")
-        axis.annotate(words, (mean, 1.01), xycoords=above, ha="center", fontsize=8, color="#7a7f88")
+        axis.annotate(words, (mean, 1.01), xycoords=above, ha="center", fontsize=9, color=INK)
     axis.set_xlabel("context size |D| (images)")
     if len(layers) <= MANY:
         legend(figure, [axis], "layer")

@@ -1,10 +1,11 @@
-"""A table of text, and its three renderings: Markdown, LaTeX and HTML."""
+"""A table of text, and its renderings for other documents: Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
-import html as entities
+import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from csv import writer as csv_writer
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -62,8 +63,7 @@ def markdown(table: Table) -> str:
     """GitHub's Markdown: title, table, notes."""
     ruler = ["---"] * table.words + ["---:"] * (len(table.headings) - table.words)
     headings = [plain(heading) for heading in table.headings]
-    rows = [headings, ruler, *([_starred(cell) for cell in line.cells] for line in table.lines)]
-    body = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+    body = "\n".join([_piped(headings), _piped(ruler), *map(markdown_row, table.lines)])
     notes = ["\n".join(f"- {plain(note)}" for note in table.notes)] if table.notes else []
     return "\n\n".join([f"### {plain(table.title)}", body, *notes])
 
@@ -82,10 +82,6 @@ def plain(text: str) -> str:
 
 def latex(table: Table) -> str:
     """A floating table; needs the packages booktabs and graphicx."""
-    lines = []
-    for item in table.lines:
-        lines += [r"\midrule"] if item.rule else []
-        lines.append(" & ".join(_tex_cell(cell) for cell in item.cells) + r" \\")
     notes = " ".join(map(_tex, table.notes))
     return "\n".join(
         [
@@ -99,7 +95,7 @@ def latex(table: Table) -> str:
             r"\toprule",
             " & ".join(map(_tex, table.headings)) + r" \\",
             r"\midrule",
-            *lines,
+            *map(latex_row, table.lines),
             r"\bottomrule",
             r"\end{tabular}}",
             r"\end{table*}",
@@ -107,46 +103,43 @@ def latex(table: Table) -> str:
     )
 
 
-def html(table: Table) -> str:
-    """A figure that scrolls sideways in its own box, so that the page never does."""
-    title, heads = entities.escape(table.title), table.headings
-    classes = ["words" if place < table.words else "number" for place in range(len(heads))]
-    top = "".join(f'<th scope="col" class="{c}">{_whole(h)}</th>' for h, c in zip(heads, classes, strict=True))
-    body = []
-    for place, item in enumerate(table.lines):
-        first, *others = zip(item.cells, classes, strict=True)
-        cells = [] if place and not first[0].text else [_row_header(table.lines[place:])]
-        cells += [f'<td class="{f"{c} {cell.mark}".strip()}">{_html_cell(cell, c)}</td>' for cell, c in others]
-        body.append(f'<tr class="{item.kind}{" rule" if item.rule else ""}">{"".join(cells)}</tr>')
-    notes = "".join(f"<li>{entities.escape(note)}</li>" for note in table.notes)
-    return (
-        f'<figure class="table" id="{table.name}"><figcaption>{title}</figcaption>\n'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{title}"><table>\n'
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{chr(10).join(body)}\n</tbody></table></div>\n"
-        f"{f'<ul class=notes>{notes}</ul>' if notes else ''}</figure>"
-    )
+def csv(table: Table) -> str:
+    """Comma-separated values: headings, then lines, each of which begins with its name."""
+    return "".join(f"{row}\n" for row in (_csv_row(table.headings), *csv_rows(table)))
 
 
-def _row_header(lines: Sequence[Line]) -> str:
-    """The name of a line and of those below it that have none."""
-    below = next((n for n, item in enumerate(lines[1:]) if item.cells[0].text), len(lines) - 1)
-    span = f' rowspan="{below + 1}"' if below else ""
-    return f'<th scope="row" class="words"{span}>{_html_cell(lines[0].cells[0])}</th>'
+def csv_rows(table: Table) -> list[str]:
+    """The lines of a table as comma-separated values."""
+    name, made = "", []
+    for item in table.lines:
+        name = item.cells[0].text or name
+        made.append(_csv_row([name, *(cell.text for cell in item.cells[1:])]))
+    return made
+
+
+def markdown_row(item: Line) -> str:
+    """A line of a table in Markdown."""
+    return _piped(map(_starred, item.cells))
+
+
+def latex_row(item: Line) -> str:
+    """A line of a table in LaTeX, with the rule above it."""
+    cells = " & ".join(_tex_cell(cell) for cell in item.cells)
+    return ("\\midrule\n" if item.rule else "") + cells + r" \\"
+
+
+def _piped(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
+
+
+def _csv_row(texts: Iterable[str]) -> str:
+    stream = io.StringIO()
+    csv_writer(stream, lineterminator="").writerow(" ".join(text.split()) for text in texts)
+    return stream.getvalue()
 
 
 def _starred(cell: Cell) -> str:
     return f"**{plain(cell.text)}**" if cell.bold else plain(cell.text)
-
-
-def _whole(heading: str) -> str:
-    """A heading that breaks between words, but neither within a norm's label nor before its mark."""
-    return entities.escape(heading).replace("-", "\N{NON-BREAKING HYPHEN}").replace(" †", "\N{NO-BREAK SPACE}†")
-
-
-def _html_cell(cell: Cell, kind: str = "words") -> str:
-    text = entities.escape(cell.text)
-    text = text.replace(" ± ", "±") if kind == "number" else text  # as the paper prints it: wide tables fit
-    return f"<strong>{text}</strong>" if cell.bold else text
 
 
 def _tex_cell(cell: Cell) -> str:

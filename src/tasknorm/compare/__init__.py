@@ -1,0 +1,6 @@
+"""Which norm should I use here, and is the result transductive? A learner, trained with several norms and seeds."""
+
+from tasknorm.compare.comparing import Show, compare
+from tasknorm.compare.presets import COMPARED, PRESETS, SEEDS
+
+__all__ = ["COMPARED", "PRESETS", "SEEDS", "Show", "compare"]

@@ -1,0 +1,93 @@
+"""What a comparison trains: settings of its own, shorter than the papers', that belong to the question.
+
+They depend on the learner and on whether the source holds characters, never on the machine: the same question gets the
+same trainings everywhere. MAML's on characters was chosen on validation tasks of glyphs, with seeds that no comparison
+uses by default, and is as long as two minutes allow; the others are the papers' settings, shortened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasknorm.learners import CHARACTERS, LEARNERS
+from tasknorm.norms import NORMS, TaskNorm
+from tasknorm.settings import PretrainSettings, Settings
+
+COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I")
+SEEDS = 3
+VALIDATIONS = 3  # of each training, for its curve
+CHECKPOINTS = 6  # of each training
+
+ALL: dict[str, Any] = {
+    "sampling": "fixed",
+    "targets": 5,
+    "train_targets": 5,
+    "validation_tasks": 20,
+    "test_tasks": 200,
+    "test_targets": "all,example,class",
+    "test_weights": "final",
+    "skip_proven": True,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "maml": {
+        "iterations": 200,
+        "meta_batch": 8,
+        "filters": 32,
+        "learning_rate": 0.01,
+        "train_targets": 1,
+        "test_steps": 3,
+    },
+    "protonets": {"iterations": 200, "meta_batch": 2, "filters": 32},
+    "cnaps": {"iterations": 100, "meta_batch": 4},
+    "ncm": {},
+}
+ON_PHOTOS: dict[str, dict[str, Any]] = {
+    "maml": {"learning_rate": 0.001, "meta_batch": 4, "image_size": 32},
+    "protonets": {"image_size": 32},
+    "cnaps": {"net": "resnet-small", "image_size": 32},
+    "ncm": {"net": "resnet-small", "image_size": 32},
+}
+EPOCHS = 3  # of pretraining
+
+
+def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
+    """The settings of one training.
+
+    Args:
+        question: what was asked for: learner, source, way, shot, seed, fold, ...; it wins over the preset.
+        norm: label of the norm.
+    """
+    learner = LEARNERS.get(question["learner"])
+    asked = {key: value for key, value in question.items() if value is not None}
+    common = ALL | {"train_way": asked.get("way")}
+    common |= {"alpha": "functional-shared"} if issubclass(NORMS[norm], TaskNorm) else {}
+    if learner is not None:
+        common |= PRESETS.get(question["learner"], {})
+        if not all(source in CHARACTERS for source in str(asked.get("source", "glyphs")).split(",")):
+            common |= ON_PHOTOS.get(question["learner"], {})
+    if learner is not None and learner.meta_trained:
+        iterations = int(asked.get("iterations") or common["iterations"] or 0)
+        common |= {"validate_every": max(1, iterations // VALIDATIONS)}
+        common |= {"checkpoint_every": max(1, iterations // CHECKPOINTS)}
+    return Settings.of(common | asked | {"norm": norm})
+
+
+def pretraining_of(settings: Settings) -> PretrainSettings:
+    """A short pretraining of the extractor, on the training classes of the same source."""
+    return PretrainSettings.of(
+        {
+            "source": settings.source,
+            "net": settings.net,
+            "image_size": settings.image_size,
+            "scale": settings.scale,
+            "epochs": EPOCHS,
+            "divide_every": EPOCHS - 1,
+            "batch": 64,
+            "crop": 2,
+            "flip": settings.source not in CHARACTERS,
+            "skip_bad": settings.skip_bad,
+            "fold": settings.fold,
+            "seed": settings.seed,
+        }
+    )
