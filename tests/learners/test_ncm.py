@@ -73,10 +73,11 @@ def test_trained_evaluated_compared_and_exported_by_the_same_commands(extractor:
 
 
 def test_compared_after_a_pretraining_of_its_own(tmp_path: Path) -> None:
-    out = verb("compare", "--learner", "ncm", "--norms", "CBN,TBN,MetaBN", "--tasks", 4, "--out", tmp_path / "c")
+    words = ["--learner", "ncm", "--norms", "CBN,TBN,MetaBN", "--tasks", 4, "--seeds", 1]
+    out = verb("compare", *words, "--out", tmp_path / "c")
     assert "NCM on glyphs, 5-way 1-shot" in out
     assert (tmp_path / "c" / "report.html").is_file()
-    assert json.loads((tmp_path / "c" / "ncm-CBN" / "config.json").read_text())["iterations"] == 0
+    assert json.loads((tmp_path / "c" / "seed0" / "ncm-CBN" / "config.json").read_text())["iterations"] == 0
 
 
 def test_the_papers_settings_have_no_iterations() -> None:

@@ -19,7 +19,8 @@ from support.small_learners import fresh, trained
 from tasknorm import NORMS, Norm
 from tasknorm.errors import WeightsError
 from tasknorm.learners import LEARNERS, Predictor
-from tasknorm.learners.predictor import _sharing
+from tasknorm.learners.about import About
+from tasknorm.learners.adapted import sharing
 
 learners = pytest.mark.parametrize("learner", LEARNERS)
 ONNX = importlib.util.find_spec("onnx") is not None and importlib.util.find_spec("onnxscript") is not None
@@ -140,7 +141,7 @@ class TestForLife:
     def test_in_sets_copies_no_tensor_and_may_run_in_threads(self) -> None:
         adapted, x = predictor("protonets", "TBN"), episode(5).target_x[:12]
         pointers = {tensor.data_ptr() for tensor in adapted.state_dict().values()}
-        assert {tensor.data_ptr() for tensor in _sharing(adapted).state_dict().values()} == pointers
+        assert {tensor.data_ptr() for tensor in sharing(adapted).state_dict().values()} == pointers
         expected = {sets: adapted.in_sets(x, sets) for sets in (1, 2, 3, 4, 6)}
         with ThreadPoolExecutor(5) as pool:
             for sets, logits in zip(expected, pool.map(lambda sets: adapted.in_sets(x, sets), expected), strict=True):
@@ -165,13 +166,15 @@ class TestForLife:
 
 
 def rewritten(path: Path, metadata: dict[str, str] | None = None, **tensors: torch.Tensor | None) -> None:
-    """Change some tensors of a predictor's file, or all that it says of itself."""
+    """Change some tensors of a predictor's file, with a right checksum, or all that it says of itself."""
     with safe_open(path, "pt") as file:
         said = file.metadata()
         content = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     content |= {name.replace("__", "."): tensor for name, tensor in tensors.items() if tensor is not None}
     content = {name: tensor for name, tensor in content.items() if tensors.get(name, tensor) is not None}
-    path.write_bytes(safetensors.torch.save(content, said if metadata is None else metadata))
+    if metadata is None:
+        metadata = {"about": About.model_validate_json(said["about"]).signed(content).model_dump_json()}
+    path.write_bytes(safetensors.torch.save(content, metadata))
 
 
 OLD = {"format": "tasknorm predictor 1", "norms": "TaskNorm-I"}  # as 0.1.0 wrote it
@@ -205,7 +208,6 @@ def test_a_damaged_file_is_refused_and_the_net_stays(metadata, tensors, message,
         Predictor.load(path, net)
     assert str(path) in str(error.value)
     torch.testing.assert_close(dict(net.state_dict()), before, rtol=0, atol=0)
-    rewritten(path)
     predictor().save(path)
     assert Predictor.load(path, net)(episode(5).target_x).shape[1] == 5  # in no phase, so that it can be used
 

@@ -51,6 +51,8 @@ def test_a_record_holds_all_that_tables_and_figures_need(tmp_path):
         "validation",
         "alphas",
         "accuracies",
+        "audited",
+        "spent",
     }
     assert set(record.result["seconds_per_test_task"]) == {"TBN", "CBN", "RN"}
     assert record.result["contexts"] == 5

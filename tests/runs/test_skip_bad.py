@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from support.data_files import encoded, noise, write_pets
 from support.runs import flags, tiny
 from support.runs import run as run_experiment
-from tasknorm import compare
 from tasknorm.cli import app
+from tasknorm.compare import comparing
 from tasknorm.data import DataError
 from tasknorm.runs import parts
 from tasknorm.runs.parts import task_of
@@ -126,10 +126,16 @@ def test_compare_leaves_them_out_of_every_training(photos, tmp_path, monkeypatch
     assert result.exit_code == 2
     assert "class 'pet04' of the train split has 1 image" in result.stderr
     asked = []
-    monkeypatch.setattr(compare, "run_grid", lambda runs, *_, **__: asked.extend(runs) or {"LN": "not run here"})
+
+    def nothing(runs, engine, update, more):
+        asked.extend(more())
+        return {"LN": "not run here"}
+
+    monkeypatch.setattr(comparing, "do_runs", nothing)
     result = run("compare", *words, "--learner", "cnaps", "--skip-bad", "--out", tmp_path / "compared")
     assert "left out: 1 image and 2 classes" in result.stderr  # a task needs six: pet03 has five that are good
-    assert [(each.name, each.settings.skip_bad) for each in asked] == [("pretraining", True), ("cnaps-LN", True)]
+    names = [("seed0/cnaps-pretraining", True), ("seed0/cnaps-LN", True)]
+    assert [(each.name, each.settings.skip_bad) for each in asked] == names
 
 
 def test_import_writes_records_without_bad_images(photos, tmp_path, monkeypatch):

@@ -5,17 +5,21 @@ from tasknorm.data.check import bad_images
 from tasknorm.data.contact_sheet import sheet
 from tasknorm.data.direct import Direct
 from tasknorm.data.downloads.fetch import fetch
-from tasknorm.data.enough_images import task_classes
+from tasknorm.data.enough_images import large_enough, task_classes
+from tasknorm.data.folds import folded
 from tasknorm.data.formats.dataset_spec import read_spec, write_spec
-from tasknorm.data.formats.pixels import Pixels, bilinear
+from tasknorm.data.formats.pixels import MAX_PIXELS, Pixels, bilinear, pixels_said
 from tasknorm.data.formats.tfrecords import write_records
 from tasknorm.data.importing import import_source
 from tasknorm.data.left_out import LeftOut, keep_left_out, left_out_classes, left_out_images, tell_left_out
 from tasknorm.data.listing import listed
-from tasknorm.data.places import data_folder
+from tasknorm.data.picture_files import class_pictures, named_pictures
+from tasknorm.data.places import cache_folder, data_folder
+from tasknorm.data.preparation import Picture, Pictures, Preparation, Prepared, listed_pictures
 from tasknorm.data.sampling.episode_images import Draw, Sampler, statistics
 from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, scaled, signed, standard, unit
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
+from tasknorm.data.sorting import class_folders, copy_into
 from tasknorm.data.sources.folder import Folder
 from tasknorm.data.sources.glyphs import Glyphs
 from tasknorm.data.sources.named import SOURCES, found, opened
@@ -25,6 +29,7 @@ from tasknorm.data.usable import usable
 from tasknorm.errors import DataError
 
 __all__ = [
+    "MAX_PIXELS",
     "SCALINGS",
     "SOURCES",
     "Cached",
@@ -38,7 +43,11 @@ __all__ = [
     "Images",
     "LeftOut",
     "Mixture",
+    "Picture",
+    "Pictures",
     "Pixels",
+    "Preparation",
+    "Prepared",
     "Sampler",
     "Source",
     "Spec",
@@ -46,18 +55,27 @@ __all__ = [
     "VariableSampler",
     "bad_images",
     "bilinear",
+    "cache_folder",
     "chosen_split",
+    "class_folders",
+    "class_pictures",
+    "copy_into",
     "damaged_caches",
     "data_folder",
     "fetch",
+    "folded",
     "found",
     "images_by_class",
     "import_source",
     "keep_left_out",
+    "large_enough",
     "left_out_classes",
     "left_out_images",
     "listed",
+    "listed_pictures",
+    "named_pictures",
     "opened",
+    "pixels_said",
     "plain_spec",
     "read_spec",
     "scaled",

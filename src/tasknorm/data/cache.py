@@ -32,6 +32,7 @@ from tasknorm.data.sources.source import Source, images_by_class, pieces
 from tasknorm.errors import DataError, at, one_line, reason
 from tasknorm.files import atomic_file, write_atomically
 from tasknorm.machine import in_order, read_json
+from tasknorm.progress import Progress
 
 FORMAT = 3  # 1: own photos without anti-aliasing, 16-bit images as white; 2: without checksums
 PIECE = 256  # images that one thread decodes at a time
@@ -208,10 +209,12 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], l
     workers = os.cpu_count() or 1
     parts = pieces(source.spec, PIECE)
     checksums = Checksums()
-    for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
-        content = images.tobytes()
-        file.write(content)
-        checksums.add(content)
+    with Progress(f"preparing {one_line(source.spec.name)}", shape[0], "images") as progress:
+        for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
+            content = images.tobytes()
+            file.write(content)
+            checksums.add(content)
+            progress.add(len(images))
     return shape, checksums.all()
 
 

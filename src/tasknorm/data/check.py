@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tasknorm.data.sources.source import Source, pieces
 from tasknorm.errors import DataError
 from tasknorm.machine import in_order
+from tasknorm.progress import Progress
 
 PIECE = 64
 
@@ -30,11 +31,14 @@ class BadImage:
 
 
 def bad_images(source: Source) -> Iterator[BadImage]:
-    """The images that cannot be read, in order, while all of them are decoded."""
+    """The images that cannot be read, in order, while all of them are decoded; shows how far that is."""
     workers = os.cpu_count() or 1
-    parts = pieces(source.spec, PIECE)
-    for found in in_order(lambda part: _bad(source, *part), parts, workers, 4 * workers):
-        yield from found
+    parts = list(pieces(source.spec, PIECE))
+    work = in_order(lambda part: _bad(source, *part), parts, workers, 4 * workers)
+    with Progress("reading", sum(len(numbers) for _, numbers in parts), "images") as progress:
+        for (_, numbers), found in zip(parts, work, strict=True):
+            progress.add(len(numbers))
+            yield from found
 
 
 def _bad(source: Source, class_id: int, numbers: range) -> list[BadImage]:

@@ -44,8 +44,14 @@ def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -
 
 
 def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
-    """Mean of the features `(tasks, context, d)` of each class: `(tasks, way, d)`."""
-    members = F.one_hot(labels, way).to(features.dtype)  # (tasks, context, way)
+    """Mean of the features `(tasks, context, d)` of each class: `(tasks, way, d)`.
+
+    Args:
+        features: those of the context.
+        labels: `(tasks, context)`, or one-hot, `(tasks, context, way)`.
+        way: number of classes.
+    """
+    members = (labels if labels.ndim == 3 else F.one_hot(labels, way)).to(features.dtype)  # (tasks, context, way)
     return torch.bmm(members.transpose(1, 2), features) / members.sum(1).unsqueeze(-1)
 
 

@@ -18,10 +18,8 @@ from tasknorm.learners.learner import Learner, OwnSettings
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
 from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
-from tasknorm.norms import BRN, CBN, TBN, Baseline, TaskNorm
+from tasknorm.norms import TBN, Norm, TaskNorm
 from tasknorm.phase import context, contexts, joint
-
-BY_RUNNING_MOMENTS = (CBN, BRN, Baseline)
 
 PAPER: Values = {"film": True, "regulariser": 0.016, "encoder_filters": 64}  # 0.001 for each of 16 tasks
 TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN": 70_000, "LN": 110_000, "IN": 200_000}
@@ -70,6 +68,7 @@ class CNAPs(Learner):
     label = "CNAPs"
     own_settings = CNAPsSettings
     wants_pretrained = True
+    learns_again = True
     converted = "extractor.*"
     reduction: Literal["mean", "sum"] = "sum"
 
@@ -107,6 +106,11 @@ class CNAPs(Learner):
     def target_net(self) -> nn.Module:
         """The extractor; the set encoder never sees targets."""
         return self.extractor
+
+    def own_options(self) -> dict[str, bool | int]:
+        """Whether there is FiLM, and the size of the set encoder (see `Learner`)."""
+        encoder = self.set_encoder
+        return {"film": encoder is not None} | ({} if encoder is None else {"encoder_filters": encoder.features})
 
     @classmethod
     def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:
@@ -182,12 +186,16 @@ def _size(extractor: nn.Module) -> tuple[int, int]:
 
 def _own_batch(norm: NormMaker) -> NormMaker:
     """The same norm, or TBN in place of a norm with running moments."""
-    return lambda channels: TBN(channels) if isinstance(norm(channels), BY_RUNNING_MOMENTS) else norm(channels)
+    return lambda channels: TBN(channels) if _by_running(norm(channels)) else norm(channels)
+
+
+def _by_running(norm: nn.Module) -> bool:
+    return isinstance(norm, Norm) and norm.by_running
 
 
 def _check_encoder(encoder: SetEncoder) -> None:
     for norm in encoder.norms:
-        if isinstance(norm, BY_RUNNING_MOMENTS):
+        if _by_running(norm):
             raise ValueError(
                 f"CNAPs' set encoder cannot use running moments, got a set encoder with {norm.label}; convert the "
                 'extractor alone: tasknorm.convert(learner, ..., where="extractor.*")'

@@ -13,10 +13,13 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from tasknorm.data import Pictures, Preparation
 from tasknorm.episode import Episode
+from tasknorm.errors import DataError
+from tasknorm.learners.adapted import Kept, checked_names, class_pixels
 from tasknorm.learners.asked import Asked
 from tasknorm.learners.predictor import Predictor
-from tasknorm.learners.tasks import Tasks, groups
+from tasknorm.learners.tasks import Tasks, for_net, groups
 from tasknorm.nets import NormMaker
 
 
@@ -50,6 +53,8 @@ class Learner(nn.Module):
         meta_trained: whether it is meta-trained; False if it uses its weights as they are.
         wants_pretrained: whether its net should start from pretrained weights.
         has_steps: whether it predicts after each of several inner steps, as MAML does.
+        learns_again: whether adapting from an adapted net gives what adapting from the learner's own net gives, so that
+            its predictors can learn more examples later.
         machine_settings: names of its own settings that change only memory and speed.
         converted: pattern of the norms to convert when one training serves several norms; None for all norms.
         test_steps: number of inner steps at meta-test.
@@ -61,6 +66,7 @@ class Learner(nn.Module):
     meta_trained: ClassVar[bool] = True
     wants_pretrained: ClassVar[bool] = False
     has_steps: ClassVar[bool] = False
+    learns_again: ClassVar[bool] = False
     machine_settings: ClassVar[tuple[str, ...]] = ()
     converted: ClassVar[str | None] = None
     test_steps: int = 1
@@ -84,6 +90,35 @@ class Learner(nn.Module):
                 gaps.
         """
         raise NotImplementedError(f"{type(self).__name__} cannot adapt to a context; define `adapt`")
+
+    def adapt_to(self, context: Mapping[str, Pictures], preparation: Preparation, *, forget: bool = False) -> Predictor:
+        """A predictor that knows the names of its classes and takes images as they are.
+
+        Args:
+            context: images of each class by its name (see `Preparation`), at least one of each.
+            preparation: what happens to images before the net sees them.
+            forget: leave the context out of the predictor, which then takes no more examples.
+
+        Raises:
+            DataError: if an image cannot be read, or classes or names cannot be used.
+        """
+        names = checked_names(tuple(context))
+        if len(names) < 2:
+            raise DataError(f"a task needs at least two classes, got {len(names)}; add images of another class")
+        pixels = list(class_pixels(context, preparation).values())
+        labels = torch.arange(len(names)).repeat_interleave(torch.tensor([len(each) for each in pixels]))
+        images = torch.cat(pixels)
+        outputs = getattr(self.target_net, "way", None)
+        if outputs is not None and outputs != len(names):
+            raise DataError(
+                f"{self.label}'s classifier was trained for {outputs} classes, got {len(names)}; give images of "
+                f"{outputs} classes, or train with way={len(names)}"
+            )
+        predictor = self.adapt(for_net(self.target_net, preparation.scaled(images)), labels)
+        predictor.names, predictor.preparation, predictor.learner = names, preparation, self.label or None
+        if self.learns_again and not forget:
+            predictor.adapted.kept = Kept.of(self, predictor.net, images, labels)
+        return predictor
 
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets, `(target, way)`."""
@@ -130,6 +165,10 @@ class Learner(nn.Module):
     def target_net(self) -> nn.Module:
         """The part of the learner that targets pass through; its norms decide whether the learner is transductive."""
         return self
+
+    def own_options(self) -> dict[str, bool | int]:
+        """Own settings with which `of` makes a learner of the same networks; none by default."""
+        return {}
 
     # What it declares about itself, for the settings and commands
 

@@ -118,6 +118,11 @@ class MAML(Learner):
         self.at_once = at_once
         self.compiled = compiled
 
+    @property
+    def target_net(self) -> nn.Module:
+        """The net; the learner has no other."""
+        return self.net
+
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets after the last inner step, `(target, way)`."""
         (tasks,) = groups([episode])

@@ -35,10 +35,16 @@ class NCM(Learner):
     label = "NCM"
     meta_trained = False
     wants_pretrained = True
+    learns_again = True
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net.requires_grad_(False)
+
+    @property
+    def target_net(self) -> nn.Module:
+        """The net; the learner has no other."""
+        return self.net
 
     def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)`, in one joint pass."""

@@ -57,6 +57,7 @@ class ProtoNets(Learner):
 
     label = "ProtoNets"
     own_settings = ProtoNetsSettings
+    learns_again = True
 
     def __init__(self, net: nn.Module, *, reduction: Literal["mean", "sum"] = "mean") -> None:
         super().__init__()
@@ -64,6 +65,11 @@ class ProtoNets(Learner):
             raise ValueError(f'reduction must be "mean" or "sum", got {reduction!r}')
         self.net = net
         self.reduction = reduction
+
+    @property
+    def target_net(self) -> nn.Module:
+        """The net; the learner has no other."""
+        return self.net
 
     def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)`, in one joint pass."""

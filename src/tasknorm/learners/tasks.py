@@ -22,7 +22,7 @@ class Tasks:
 
     Args:
         context_x: `(tasks, context, ...)`.
-        context_y: `(tasks, context)`.
+        context_y: `(tasks, context)`; or one-hot, `(tasks, context, way)`, as the graph of a learner takes them.
         target_x: `(tasks, target, ...)`.
         target_y: `(tasks, target)`.
         way: number of classes of each task.
@@ -92,14 +92,14 @@ def check_images(net: nn.Module, images: Any) -> Tensor:
         ValueError: if the images are integers or do not have the net's image shape; if images `(channels, height,
             width)` hold values that are not finite, or larger than 32, which no usual scaling gives.
     """
-    batch = images if isinstance(images, Tensor) else _for_net(net, _as_tensor(images, "images"))
+    batch = images if isinstance(images, Tensor) else for_net(net, _as_tensor(images, "images"))
     _check_shape(getattr(net, "image_shape", None), tuple(batch.shape))
     _check_scale(batch)
     return batch
 
 
-def _for_net(net: nn.Module, images: Tensor) -> Tensor:
-    """Floats with the dtype and device of the net's weights."""
+def for_net(net: nn.Module, images: Tensor) -> Tensor:
+    """Floats with the dtype and device of the net's weights; integers stay as they are."""
     like = next((weight for weight in net.parameters() if weight.is_floating_point()), None)
     return images if like is None or not images.is_floating_point() else images.to(like)
 

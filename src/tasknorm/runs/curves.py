@@ -16,9 +16,9 @@ def curves(folder: Path) -> dict[str, Any]:
     """Times and curves of the training in a folder.
 
     Returns:
-        `seconds` of training, validations included; `seconds_per_iteration`, the median; `contexts`, the mean size of
-        a context; `curve` and `validation`, lists of equal length by name. All is 0 or empty where nothing was trained.
-        `missing_iterations` lists those whose lines were lost, if any.
+        `seconds` of training, validations included, and `spent`, the two apart; `seconds_per_iteration`, the median;
+        `contexts`, the mean size of a context; `curve` and `validation`, lists of equal length by name.
+        All is 0 or empty where nothing was trained. `missing_iterations` lists those whose lines were lost, if any.
 
     Raises:
         DataError: if the metrics are damaged; names the line.
@@ -38,6 +38,10 @@ def curves(folder: Path) -> dict[str, Any]:
     lost = missing_iterations(steps, int(lines[-1]["iteration"]) if lines else 0)
     found = {
         "seconds": elapsed,
+        "spent": {
+            "training": sum(line["seconds"] for line in steps),
+            "validation": sum(line["seconds"] for line in validations),
+        },
         "seconds_per_iteration": median(step["seconds"] for step in steps) if steps else 0.0,
         "contexts": mean(step["context"] for step in steps) if steps else 0.0,
         "curve": _curve(steps),

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import torch
 
-from tasknorm.episode import TARGETS, Episode, Targets
+from tasknorm.episode import TARGETS, Episode
 from tasknorm.errors import SettingsError
 from tasknorm.evaluation import accuracies, evaluate, transduction_label
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
 from tasknorm.norms import TaskNorm
+from tasknorm.progress import Progress
 from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
 from tasknorm.runs.record import Result
 from tasknorm.settings import Settings, choice_error, read_config
 from tasknorm.training import RunFolder, label, load_into, read_weights
+
+AUDITED = 2  # tasks on which a norm is audited, where that saves tests
 
 
 def meta_test(
@@ -27,48 +34,60 @@ def meta_test(
     processes: Processes | None = None,
     *,
     norms: Sequence[str] | None = None,
-    targets: Sequence[Targets] | None = None,
-    tasks: int | None = None,
-    seed: int = 0,
 ) -> dict[str, Any]:
-    """Test a run's final and best weights.
+    """Test a run's weights, as its settings say.
 
     Args:
         settings: the run's settings.
         folder: the run's folder.
         processes: the processes that share the tasks.
-        norms, targets, tasks: what to test; as the settings say if left out.
-        seed: the test tasks' seed.
+        norms: the norms to test; all that share the training if left out.
 
     Returns:
-        `accuracies`, a row each (see `tasknorm.runs.Result`), and `seconds_per_test_task` by norm, with targets
-        all at once.
+        `accuracies`, a row each (see `tasknorm.runs.Result`); `seconds_per_test_task` by norm, with targets all at
+        once; `audited`, the number of tasks that each norm was audited on; `spent`, the seconds of tests and audits.
     """
-    targets = targets or [come for come in TARGETS if come in settings.tested_targets]
-    files = RunFolder(folder)
-    rows: list[dict[str, Any]] = []
+    targets = [come for come in TARGETS if come in settings.tested_targets]
+    audited = min(AUDITED, settings.test_tasks) if settings.skip_proven else 1
+    files, spent = RunFolder(folder), {"audit": 0.0, "test": 0.0}
+    rows: list[Result] = []
     seconds: dict[str, list[float]] = {}
     tests = {
-        (source, way): task_of(settings, "test", seed, sources=[source], way=way)
+        (source, way): task_of(settings, "test", settings.test_seed, sources=[source], way=way)
         for source in settings.tested_sources
         for way in settings.tested_ways
     }
-    for which in ("final", "best") if settings.validate_every else ("final",):
-        for norm in norms or settings.tested_norms:
+    first = next(iter(tests.values()))
+    pairs = list(product(settings.tested_weights, norms or settings.tested_norms))
+    work = settings.test_tasks * len(tests) * len(targets)  # of a pair, if its norm is not proven
+    with Progress("testing", work * len(pairs), "tasks", quiet=not (processes or Processes()).first) as progress:
+        for number, (which, norm) in enumerate(pairs):
+            progress.update(number * work)
             path = files.final if which == "final" else files.best(norm, settings.norm)
             learner = loaded(settings, path, norm, processes)
-            step = chosen_step(learner, settings, processes)
-            said = transduction_label(learner, next(iter(tests.values()))(0))
-            for (source, way), test in tests.items():
-                shot = None if way is None else settings.shot
-                for come in targets:
-                    count = tasks or settings.test_tasks
-                    found = evaluate(learner, test, count, come, step=step, label=said, processes=processes)
-                    about = {"weights": which, "norm": norm, "source": source, "way": way, "shot": shot}
-                    rows.append(Result.of(found, **about).row())  # type: ignore[arg-type]
+            with _timed(spent, "audit"):
+                said = transduction_label(learner, *(first(task) for task in range(audited)))
+            proven = settings.skip_proven and said == "non-transductive"
+            with _timed(spent, "test"):
+                step = chosen_step(learner, settings, processes)
+                test_of = partial(evaluate, learner, step=step, label=said, processes=processes, note=progress.add)
+                for (source, way), come in product(tests, targets[:1] if proven else targets):
+                    found = test_of(tests[source, way], settings.test_tasks, come)
+                    shot = None if way is None else settings.shot
+                    rows.append(Result.of(found, weights=which, norm=norm, source=source, way=way, shot=shot))
                     if come == "all":
                         seconds.setdefault(norm, []).append(found.seconds)
-    return {"accuracies": rows, "seconds_per_test_task": {norm: mean(values) for norm, values in seconds.items()}}
+    per_task = {norm: mean(values) for norm, values in seconds.items()}
+    told = [row.row() for row in rows]
+    return {"accuracies": told, "seconds_per_test_task": per_task, "audited": audited, "spent": spent}
+
+
+@contextmanager
+def _timed(spent: dict[str, float], what: str) -> Iterator[None]:
+    """Add the seconds of a block to those spent."""
+    began = time.monotonic()
+    yield
+    spent[what] += time.monotonic() - began
 
 
 def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> list[Result]:
@@ -77,31 +96,65 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     Raises:
         SettingsError: if the folder holds no finished training, or a choice is unknown.
     """
-    files = RunFolder(folder)
-    if not files.final.exists():
-        raise SettingsError(
-            f"{folder}: no finished training in this folder (no {files.final.name}); finish it, or correct the path"
-        )
+    settings = settings_of(RunFolder(folder))
     for come in targets:
         if come not in TARGETS:
             raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")
-    settings = Settings.of(read_config(files.config))
-    chosen = [come for come in TARGETS if come in targets]
+    settings = settings.model_copy(
+        update={
+            "test_targets": ",".join(targets),
+            "test_tasks": tasks,
+            "test_seed": seed,
+            "test_weights": "both",
+            "skip_proven": False,
+        }
+    )
     with connected(chosen_device(settings.device).type) as processes:
-        found = meta_test(
-            settings, folder, processes, norms=(norm or settings.norm,), targets=chosen, tasks=tasks, seed=seed
-        )
+        found = meta_test(settings, folder, processes, norms=(norm or settings.norm,))
     return [Result.of_row(row) for row in found["accuracies"]]
 
 
-def loaded(settings: Settings, path: Path, norm: str, processes: Processes | None = None) -> Learner:
-    """A trained learner, under a norm that shares its training; the first process reads its weights."""
+def settings_of(files: RunFolder) -> Settings:
+    """The settings of a training that has its weights.
+
+    Raises:
+        SettingsError: if the folder holds no finished training.
+    """
+    if not files.final.exists():
+        raise SettingsError(
+            f"{files.path}: no finished training in this folder (no {files.final.name}); finish it, or correct the path"
+        )
+    return Settings.of(read_config(files.config))
+
+
+def check_serves(settings: Settings, norm: str) -> None:
+    """Raise unless a run's weights serve a norm."""
     if norm not in settings.tested_norms:
         raise SettingsError(
             f"norm={norm} contradicts the run, which trained {settings.trained_norm} and serves "
             f"{', '.join(settings.tested_norms)}; choose one of these"
         )
-    learner = learner_of(settings, pretrained=False)
+
+
+def weights_file(settings: Settings, files: RunFolder, norm: str) -> Path:
+    """The weights that did best on validation under a norm; the final ones if those are what the run tests."""
+    return files.best(norm, settings.norm) if settings.tested_weights[-1] == "best" else files.final
+
+
+def loaded(
+    settings: Settings, path: Path, norm: str, processes: Processes | None = None, *, channels: int | None = None
+) -> Learner:
+    """A trained learner, under a norm that shares its training; the first process reads its weights.
+
+    Args:
+        settings: the run's settings.
+        path: the weights.
+        norm: label of the norm.
+        processes: those that need the learner.
+        channels: of the images, if they are known; the run's sources are opened otherwise.
+    """
+    check_serves(settings, norm)
+    learner = learner_of(settings, pretrained=False, channels=channels)
     processes = processes or Processes()
     about = label(settings.learner, settings.trained_norm)
     load_into(learner, processes.same(read_weights(path, about) if processes.first else None), path)

@@ -25,6 +25,7 @@ from tasknorm.data import (
     Spec,
     VariableSampler,
     data_folder,
+    folded,
     images_by_class,
     left_out_classes,
     left_out_images,
@@ -44,10 +45,17 @@ from tasknorm.training import load_pretrained, recompute
 LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
 
 
-def learner_of(settings: Settings, *, pretrained: bool = True) -> Learner:
-    """A learner with the run's initial weights; not the pretrained ones where others will take their place."""
+def learner_of(settings: Settings, *, pretrained: bool = True, channels: int | None = None) -> Learner:
+    """A learner with the run's initial weights.
+
+    Args:
+        settings: the run's settings.
+        pretrained: read pretrained weights, if the run starts from them; False where others will take their place.
+        channels: of the images, if they are known; the run's sources are opened otherwise.
+    """
     torch.manual_seed(settings.seed)
-    options: dict[str, Any] = {"image_shape": (channels_of(settings), settings.image_size, settings.image_size)}
+    channels = channels or channels_of(settings)
+    options: dict[str, Any] = {"image_shape": (channels, settings.image_size, settings.image_size)}
     options |= {"filters": settings.filters} if settings.filters else {}
     options |= settings.kind.net_options(settings)
     norm = norm_maker(settings)
@@ -104,6 +112,16 @@ def task_of(
     return lambda number: scaled(episodes[number], SCALINGS[settings.scale])
 
 
+def prepare(settings: Settings) -> None:
+    """Decode the images of all sources into their caches, unless they are there.
+
+    Raises:
+        DataError: if an image is bad; names it.
+    """
+    for source in settings.all_sources:
+        images_of(opened_once(source, settings.skip_bad), settings.image_size, channels_of(settings))
+
+
 def images_of(source: Source, size: int, channels: int) -> Images:
     """A source's images from its cache, or straight from its files where a cache would fill a disk."""
     needed = sum(images_by_class(source.spec)) * source.channels * size**2
@@ -112,6 +130,7 @@ def images_of(source: Source, size: int, channels: int) -> Images:
 
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
     """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
+    spec = folded(spec, settings.fold)
     part = task_classes(spec, split, *_needed(settings, split), skip_small=settings.skip_bad)
     trains = split == "train"
     targets = settings.train_targets if trains else settings.targets
@@ -156,7 +175,7 @@ def left_out(settings: Settings) -> list[LeftOut]:
     rows = [row for name, source in sources.items() for row in left_out_images(name, source)]
     for split, names in used.items():
         for name in names:
-            rows += left_out_classes(name, sources[name].spec, split, *_needed(settings, split))
+            rows += left_out_classes(name, folded(sources[name].spec, settings.fold), split, *_needed(settings, split))
     return rows
 
 
@@ -168,7 +187,8 @@ def validated_sources(settings: Settings) -> tuple[str, ...]:
     """
     named = settings.validation_sources
     sources = named.split(",") if named else settings.sources
-    valid = tuple(source for source in sources if opened_once(source).spec.splits["valid"].classes)
+    specs = {source: folded(opened_once(source).spec, settings.fold) for source in sources}
+    valid = tuple(source for source, spec in specs.items() if spec.splits["valid"].classes)
     if named and len(valid) < len(sources):
         raise DataError(
             f"validation needs classes in the valid split, and of {named} only {', '.join(valid) or 'none'} has some; "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from functools import partial
 from typing import Any
 
 from tasknorm.data import opened
@@ -16,7 +14,7 @@ from tasknorm.runs.speed import Speed
 from tasknorm.settings import PretrainSettings, read_config
 from tasknorm.training import last_iteration, pretrain
 
-ALIKE = {"seed", "epochs", "learning_rate", "device"}  # hardly matter for the speed
+ALIKE = {"seed", "fold", "epochs", "learning_rate", "device"}  # hardly matter for the speed
 TIMED = 2  # epochs of one that is only timed
 
 
@@ -46,7 +44,7 @@ class PretrainingRun(Run[PretrainSettings]):
         opened(self.settings.source)  # nothing is written for a source that is not there
         with alone(self.files.path):
             self.write_config()
-            return pretrain(self.settings, self.files.path, partial(print, file=sys.stderr, flush=True))
+            return pretrain(self.settings, self.files.path)
 
     def part(self, share: float) -> PretrainSettings:
         """A pretraining stays whole: the runs that need it need all of it."""

@@ -113,13 +113,7 @@ class Run(ABC, Generic[S]):
             threads: CPU threads of the process.
             variables: variables of its environment, beside those of this process.
         """
-        end = time.monotonic() + PATIENCE
-        while not is_free(self.files.path) and time.monotonic() < end:
-            time.sleep(0.05)
-        if not self.files.config.exists():
-            self.write_config()
-        longest = max(self.settings.length, last_iteration(self.files.checkpoints))
-        words: list[str] = [self.verb, "--out", str(self.files.path), "--resume", f"--{self._length}", str(longest)]
+        words: list[str] = self.words()
         with self.files.log.open("ab") as log:
             return subprocess.Popen(
                 [*COMMAND, *words],
@@ -129,6 +123,16 @@ class Run(ABC, Generic[S]):
                 env=os.environ | {"OMP_NUM_THREADS": str(threads)} | dict(variables or {}),
                 start_new_session=True,  # the grid alone hears Ctrl-C, and stops its runs
             )
+
+    def words(self) -> list[str]:
+        """The words of the command that does the run, from where it is; its settings are noted in its folder first."""
+        end = time.monotonic() + PATIENCE
+        while not is_free(self.files.path) and time.monotonic() < end:
+            time.sleep(0.05)
+        if not self.files.config.exists():
+            self.write_config()
+        longest = max(self.settings.length, last_iteration(self.files.checkpoints))
+        return [self.verb, "--out", str(self.files.path.absolute()), "--resume", f"--{self._length}", str(longest)]
 
     def failure(self, code: int) -> str | None:
         """Why its process ended with this exit code; None if the run is finished."""

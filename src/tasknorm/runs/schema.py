@@ -97,3 +97,5 @@ class ResultFile(BaseModel):
     accuracies: list[Row]
     seconds_per_test_task: dict[str, float] = {}
     threads: int | list[int] = 1
+    spent: dict[str, float] = {}
+    audited: int = Field(1, ge=1)

@@ -22,6 +22,8 @@ from tasknorm.evaluation import accuracies
 from tasknorm.files import alone, check_free, write_atomically
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
+from tasknorm.norms import NORMS
+from tasknorm.runs.calibration import keep_calibration
 from tasknorm.runs.curves import curves
 from tasknorm.runs.meta_test import alphas_of, meta_test, validation_tasks
 from tasknorm.runs.parts import as_norm, check_test_tasks, learner_of, left_out, task_of
@@ -45,7 +47,7 @@ TIMED, TESTED = 4, 3  # iterations and tasks of a run that is only timed
 WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "pretrained", "learning_rate", "checkpoint_every", "validate_every"}
-ALIKE |= {"validation_tasks", "test_tasks", "halve_every", "regulariser"}
+ALIKE |= {"validation_tasks", "test_tasks", "test_seed", "fold", "halve_every", "regulariser"}
 
 Tasks = Callable[[int], Episode]
 
@@ -126,7 +128,8 @@ class TrainingRun(Run[Settings]):
             check_resumable(settings, files.path)
             if files.result.exists() and (damage := self._damage()):
                 print(f"{damage.split(';')[0]}; testing the run's weights again", file=sys.stderr)
-            files.result.unlink(missing_ok=True)  # of fewer iterations
+            for outdated in (files.result, files.calibration):  # of fewer iterations
+                outdated.unlink(missing_ok=True)
             self.write_config()
             if settings.skip_bad:
                 keep_left_out(left_out(settings), files.left_out)
@@ -145,8 +148,12 @@ class TrainingRun(Run[Settings]):
         result |= curves(files.path) if processes.first else {}
         result |= {"alphas": alphas_of(learner), "accuracies": []}
         result |= {"left_out": [asdict(row) for row in left_out(settings)]} if settings.skip_bad else {}
-        result |= meta_test(settings, files.path, processes) if settings.test_tasks else {}
+        if settings.test_tasks:
+            tested = meta_test(settings, files.path, processes)
+            result |= tested | {"spent": result.get("spent", {}) | tested["spent"]}
         if processes.first:
+            if settings.test_tasks:
+                keep_calibration(settings, files, settings.tested_norms)
             write_atomically(files.result, result_text(result))
         return result
 
@@ -168,14 +175,14 @@ class TrainingRun(Run[Settings]):
             return Speed(iteration, task, task)
         recorded = Settings.of(read_config(self.files.config))
         seconds = self.files.result.stat().st_mtime - self.files.final.stat().st_mtime
-        seconds -= _steps_chosen(recorded) * task
+        seconds -= (_steps_chosen(recorded) + _calibrated(recorded)) * task
         tests = recorded.test_tasks * _tested(recorded)
         return Speed(iteration, task, max(task, seconds / tests) if tests else task)
 
     def seconds(self, speed: Speed) -> float:
         """Estimated seconds of training, validations and the test."""
         settings = self.settings
-        tasks = _steps_chosen(settings)
+        tasks = _steps_chosen(settings) + _calibrated(settings)
         if settings.validate_every:
             rounds = settings.iterations // settings.validate_every * len(settings.sources)
             tasks += rounds * settings.validation_tasks * len(settings.tested_norms)
@@ -213,10 +220,16 @@ def validation(
 
 
 def _tested(settings: Settings) -> int:
-    """How often a test task is done: for each norm, with the final weights and the best."""
-    return len(settings.tested_norms) * (2 if settings.validate_every else 1)
+    """How often a test task is done: for each norm and for the final or best weights, or both."""
+    return len(settings.tested_norms) * len(settings.tested_weights)
 
 
 def _steps_chosen(settings: Settings) -> int:
     """Validation tasks on which a learner's step is chosen before a test."""
     return settings.validation_tasks * _tested(settings) if settings.kind.has_steps and settings.test_tasks else 0
+
+
+def _calibrated(settings: Settings) -> int:
+    """Validation tasks on which the probabilities of predictors are calibrated; twice under a transductive norm."""
+    passes = sum(2 if NORMS[norm].transductive else 1 for norm in settings.tested_norms)
+    return settings.validation_tasks * len(settings.sources) * passes if settings.test_tasks else 0

@@ -53,15 +53,33 @@ def decoded(data: bytes, channels: int, where: str, *, upright: bool = False) ->
     """
     try:
         with _jpeg(data, where, upright) or Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            _check_size(image.size, where)
-            pixels = np.asarray(shown(image, MODES[channels], where, upright=upright))
+            return pictured(image, channels, where, upright=upright)
     except DataError:
         raise
     except UnidentifiedImageError:
         raise _unidentified(data, where) from None
     except Exception as error:  # a broken file makes Pillow raise nearly anything
         raise _broken(data, where, reason(error)) from error
+
+
+def pictured(image: Image.Image, channels: int, where: str, *, upright: bool = False) -> Pixels:
+    """As `decoded`, of a picture that Pillow has opened or made.
+
+    Raises:
+        DataError: if it is absurdly large, or holds no tones.
+    """
+    _check_size(image.size, where)
+    pixels = np.asarray(shown(image, MODES[channels], where, upright=upright))
     return pixels.reshape(*pixels.shape[:2], channels)
+
+
+def pixels_said(data: bytes) -> int:
+    """The number of pixels that the header of an image file announces; 0 if it cannot be read."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return image.width * image.height
+    except Exception:  # a broken file makes Pillow raise nearly anything
+        return 0
 
 
 def _unidentified(data: bytes, where: str) -> DataError:
@@ -144,3 +162,11 @@ def _resampled(image: Pixels, size: int, resampling: Image.Resampling) -> Pixels
         return image
     picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
     return np.asarray(picture.resize((size, size), resampling)).reshape(size, size, image.shape[2])
+
+
+RESIZES: dict[str, Resize] = {
+    "antialiased": antialiased,
+    "bilinear": bilinear,
+    "lanczos": lanczos,
+    "nearest": nearest,
+}

@@ -53,7 +53,7 @@ class Folder(ImageFiles):
         name = name or Path(path).stem
         self.channels, self.upright = channels, own_images(name)
         self.resize = resize or (antialiased if self.upright else bilinear)
-        found = _files_by_class(self.tree)
+        found = files_by_class(self.tree)
         if isinstance(splits, (str, Path)):
             splits = read_splits(Path(splits), name)
         chosen = splits_of(found, splits, str(path))
@@ -61,7 +61,12 @@ class Folder(ImageFiles):
         self._files = [found[class_name] for class_name in self.spec.class_names]
 
 
-def _files_by_class(tree: Tree) -> dict[str, list[str]]:
+def files_by_class(tree: Tree) -> dict[str, list[str]]:
+    """The image files of each class by its folder's name, in alphabetical order; folders around all are skipped.
+
+    Raises:
+        DataError: if there are none, or one lies elsewhere than in a class's folder.
+    """
     images = [PurePosixPath(name) for name in tree.names if name.lower().endswith(SUFFIXES)]
     outer = _outer_folders(images)
     found: dict[str, list[str]] = {}
