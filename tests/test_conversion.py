@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import tasknorm
 from tasknorm import NORMS, convert
+from tasknorm.norms import TaskNorm
 
 norms = pytest.mark.parametrize("label", NORMS)
 
@@ -62,7 +63,7 @@ def found(model: nn.Module) -> list[nn.Module]:
 @norms
 def test_every_norm_is_replaced_with_all_it_holds(label: str) -> None:
     net = resnet()
-    new = convert(net, label)
+    new = convert(net, label, start="paper")
     assert len(found(new)) == len(found(net)) == 7
     for ours, theirs in zip(found(new), found(net), strict=True):
         assert type(ours) is NORMS[label]
@@ -89,10 +90,10 @@ def test_running_moments_survive_every_norm(label: str) -> None:
 def test_a_copy_leaves_the_model_alone_and_in_place_changes_it() -> None:
     net = resnet()
     before = copy.deepcopy(net)
-    assert convert(net, "TaskNorm-I") is not net
+    assert convert(net, "TaskNorm-I", start="paper") is not net
     assert [type(module) for module in net.modules()] == [type(module) for module in before.modules()]
     weights = [module.weight for module in found(net)]
-    assert convert(net, "TaskNorm-I", inplace=True) is net
+    assert convert(net, "TaskNorm-I", start="paper", inplace=True) is net
     assert all(type(module) is NORMS["TaskNorm-I"] for module in found(net))
     assert all(module.weight is weight for module, weight in zip(found(net), weights, strict=True))
 
@@ -110,7 +111,7 @@ def test_frozen_norms_stay_frozen_and_modes_are_kept() -> None:
     net = resnet()
     net[3].requires_grad_(False).eval()
     net.double()
-    new = convert(net, "TaskNorm-I")
+    new = convert(net, "TaskNorm-I", start="paper")
     for ours, theirs in zip(found(new), found(net), strict=True):
         assert ours.weight.requires_grad is theirs.weight.requires_grad
         assert ours.training is theirs.training
@@ -120,7 +121,7 @@ def test_frozen_norms_stay_frozen_and_modes_are_kept() -> None:
 
 @pytest.mark.parametrize("where", ["3.*", lambda name: name.startswith("3.")])
 def test_where_selects_by_name(where) -> None:
-    new = convert(resnet(), "IN", where=where)
+    new = convert(resnet(), "IN", start="paper", where=where)
     assert [name for name, m in new.named_modules() if isinstance(m, tasknorm.Norm)] == [
         "3.bn1",
         "3.bn2",
@@ -195,7 +196,7 @@ def test_torchvisions_resnet() -> None:
     net = models.resnet18(weights=None).eval()
     x = torch.randn(2, 3, 64, 64)
     torch.testing.assert_close(convert(net, "CBN")(x), net(x), rtol=1e-4, atol=1e-4)
-    new = convert(net, "TaskNorm-I")
+    new = convert(net, "TaskNorm-I", start="paper")
     with tasknorm.joint(new, context_size=1):
         assert new(x).shape == (2, 1000)
 
@@ -229,7 +230,7 @@ def test_a_state_dict_of_the_plain_model_loads_strictly_into_the_converted_one(l
     """
     plain = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, **options), nn.ReLU(), nn.BatchNorm2d(4, **options))
     plain(torch.randn(6, 3, 8, 8))
-    model = convert(copy.deepcopy(plain), label)
+    model = convert(copy.deepcopy(plain), label, start="paper")
     with tasknorm.context(model):
         for norm in (model[1], model[3]):
             norm.num_batches_tracked += 1  # Baseline asks for running moments
@@ -260,3 +261,57 @@ def test_strict_loading_still_finds_what_is_missing(label: str) -> None:
         model.load_state_dict({})
     with pytest.raises(RuntimeError, match=r"Unexpected key.*other"):
         model.load_state_dict(nn.Sequential(nn.BatchNorm2d(4)).state_dict() | {"other": torch.zeros(1)})
+
+
+@pytest.mark.parametrize("label", [name for name in NORMS if NORMS[name].by_running] + ["TaskNorm-r"])
+def test_a_start_that_preserves_keeps_a_pretrained_network(label: str) -> None:
+    net = resnet().eval()
+    new = convert(net, label, start="preserve", running="fixed")
+    context, x = images(25), images(8)
+    if new[1].needs_context:
+        with tasknorm.context(new):
+            new(context)
+        with tasknorm.target(new):
+            kept = new(x)
+        as_paper = convert(net, label, start="paper")
+        with tasknorm.joint(as_paper, context_size=25):
+            started = as_paper(torch.cat([context, x]))[25:]
+        assert relative(kept, net(x)) < 0.02 < relative(started, net(x))
+    else:
+        torch.testing.assert_close(new(x), net(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("label", [name for name in NORMS if not NORMS[name].by_running and name != "TaskNorm-r"])
+def test_norms_without_such_a_start_say_so_in_one_line(label: str) -> None:
+    with pytest.warns(UserWarning, match=f"{label} does not start with .* train it before use") as said:
+        new = convert(resnet(), label, start="preserve")
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    if isinstance(new[1], TaskNorm):
+        torch.testing.assert_close(new[1].alpha(25), torch.tensor(0.98))
+
+
+def test_only_a_trained_batch_norm_is_warned_of() -> None:
+    fresh = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    convert(fresh, "TaskNorm-I")  # warnings are errors here
+    convert(convert(resnet(), "CBN"), "TBN")
+    convert(resnet(), "TaskNorm-I", start="paper")
+    with pytest.raises(ValueError, match='start must be "paper" or "preserve"'):
+        convert(fresh, "TaskNorm-I", start="near")  # type: ignore[arg-type]
+
+
+@norms
+def test_fixed_running_moments_do_not_move_in_training(label: str) -> None:
+    new = convert(resnet(), label, start="paper", running="fixed").train()
+    before = {name: value.clone() for name, value in new.state_dict().items() if "running" in name}
+    with tasknorm.joint(new, context_size=6):
+        new(images(10)).sum().backward()
+    assert all(torch.equal(new.state_dict()[name], value) for name, value in before.items())
+    assert convert(new, "CBN")[1].fixed
+    assert not convert(new, "CBN", running="moving")[1].fixed
+    with pytest.raises(ValueError, match='running must be "moving" or "fixed"'):
+        NORMS[label](4, running="still")
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    return ((found - expected).norm() / expected.norm()).item()

@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ def convert(
     norm: str | Callable[..., Norm],
     *,
     where: str | Callable[[str], bool] | None = None,
+    start: Literal["paper", "preserve"] | None = None,
     inplace: bool = False,
     report: Callable[[str], object] | None = None,
     **options: Any,
@@ -40,20 +41,26 @@ def convert(
         norm: a label of `NORMS`, one of its classes, or any callable that takes `num_features`, `eps`, `momentum`
             and `affine` and makes a norm.
         where: which norms, by module name: a function of the name, or a pattern such as `"layer4.*"`. All by default.
+        start: where new norms start. `"paper"`, the default, is for networks that are then trained: alpha is 1/2.
+            `"preserve"` is for pretrained ones: norms that normalise with running moments at meta-test (CBN, BRN,
+            Baseline) compute what the network computed, and TaskNorm-r nearly that, with alpha at 0.02. Other norms
+            have no such start; TaskNorm-I and TaskNorm-L then start at alpha 0.98, which is nearest.
         inplace: change `model` itself rather than a copy. Its parameters stay the same objects, so an optimizer that
             holds them goes on working; new ones (those of alpha) have to be added to it.
         report: called with a line for each norm swapped, e.g. `print`.
         **options: passed to the norm, e.g. `alpha="independent-shared"`; they win over what the old norm had.
+            `running="fixed"` keeps a pretrained network's running moments from moving in training.
 
     Returns:
         The model with its norms swapped. If `model` is itself a norm, the new norm.
 
     Raises:
         TypeError: if `model` is no module, or `norm` neither a name nor a callable.
-        ValueError: if the name of the norm is unknown, or a batch norm has not seen its first input yet.
+        ValueError: if the name of the norm or `start` is unknown, or a batch norm has not seen its first input yet.
 
     Warns:
-        UserWarning: if there was nothing to convert.
+        UserWarning: if there was nothing to convert; or if a pretrained network must be trained before it is of use
+            again, because the norm does not normalise with its running moments and `start="paper"` was not asked for.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
     >>> convert(model, "TaskNorm-I", report=print)[1].label
@@ -62,16 +69,22 @@ def convert(
     """
     _check_module(model)
     make = _maker(norm)
+    if start not in (None, "paper", "preserve"):
+        raise ValueError(f'start must be "paper" or "preserve", got {start!r}')
     chosen = _chooser(where)
     _check_channels_known(model)
     if not inplace:
         model = copy.deepcopy(model)
     swapped: dict[nn.Module, Norm] = {}
+    ruined = False
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if not isinstance(module, (_BatchNorm, Norm)) or not chosen(name):
             continue
         if module not in swapped:
             swapped[module] = _converted(module, make, options)
+            preserved = start == "preserve" and swapped[module].preserve()
+            if start != "paper" and not preserved:
+                ruined = ruined or _ruined(module, swapped[module])
         if name:
             parent, _, child = name.rpartition(".")
             setattr(model.get_submodule(parent), child, swapped[module])
@@ -82,6 +95,8 @@ def convert(
             report(f"{name or 'model'}: {_short(module)} -> {_short(new)}")
     if not swapped:
         _warn_nothing(model, where)
+    if ruined:
+        _warn_ruined(next(iter(swapped.values())).label)
     return model
 
 
@@ -125,7 +140,10 @@ def _check_channels_known(model: nn.Module) -> None:
 
 
 def _converted(old: _BatchNorm | Norm, make: Callable[..., Norm], options: dict[str, Any]) -> Norm:
-    settings = {"eps": old.eps, "momentum": old.momentum, "affine": _affine(old)} | options
+    settings: dict[str, Any] = {"eps": old.eps, "momentum": old.momentum, "affine": _affine(old)}
+    if isinstance(old, Norm) and old.fixed:
+        settings["running"] = "fixed"
+    settings |= options
     new = make(old.num_features, **settings)
     like = next((tensor for tensor in (*old.parameters(), *old.buffers()) if tensor.is_floating_point()), None)
     if like is not None:
@@ -153,6 +171,14 @@ def _carry(old: _BatchNorm | Norm, new: Norm) -> None:
             getattr(new, name).copy_(value)
 
 
+def _ruined(old: _BatchNorm | Norm, new: Norm) -> bool:
+    """Whether torch's own batch norm was trained, and what takes its place does not use its running moments.
+
+    Our own norms are converted knowingly: weights that were trained with CBN are tested as TBN and RN.
+    """
+    return isinstance(old, _BatchNorm) and new.has_running and not new.by_running
+
+
 def _short(module: _BatchNorm | Norm) -> str:
     return f"{type(module).__name__}({module.num_features})"
 
@@ -162,6 +188,16 @@ def _warn_nothing(model: nn.Module, where: str | Callable[[str], bool] | None) -
     warnings.warn(
         f"nothing to convert in {type(model).__name__}{among}: looked for BatchNorm1d, BatchNorm2d, BatchNorm3d, "
         "SyncBatchNorm and the norms of tasknorm; the model is unchanged",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _warn_ruined(label: str) -> None:
+    warnings.warn(
+        f"{label} does not start with the running moments that this network was trained with, so train it before use; "
+        'convert(model, "TaskNorm-r", start="preserve", running="fixed") keeps what it can do (start="paper" silences '
+        "this warning)",
         UserWarning,
         stacklevel=3,
     )

@@ -54,6 +54,7 @@ class Conv4(nn.Module):
     def __init__(self, norm: NormMaker, image_shape: Shape, filters: int, *, pooled: bool, way: int | None) -> None:
         super().__init__()
         self.image_shape = image_shape
+        self.filters = filters
         self.pooled = pooled
         self.way = way
         channels = [image_shape[0]] + [filters] * BLOCKS

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tasknorm.norms import Norm
 
 
 class FiLM(nn.Module):
@@ -35,6 +39,42 @@ class FiLM(nn.Module):
         for name, value in (("gamma", torch.ones_like(self.gamma)), ("beta", torch.zeros_like(self.beta))):
             state.setdefault(prefix + name, value)
         super()._load_from_state_dict(state, prefix, *args)
+
+
+class Filmed(nn.Module):
+    """A norm with a FiLM layer behind it."""
+
+    def __init__(self, norm: nn.Module, channels: int) -> None:
+        super().__init__()
+        self.norm = norm
+        self.film = FiLM(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        filmed: Tensor = self.film(self.norm(x))
+        return filmed
+
+
+def with_film(net: nn.Module) -> nn.Module:
+    """Put a FiLM layer behind every batch norm, and every norm of ours, of any network, in place: the same network.
+
+    Load its weights first: a norm `bn1` becomes `bn1.norm`. A norm that is used in two places gets one FiLM layer.
+
+    Raises:
+        ValueError: if the network has no such norm.
+    """
+    found = [
+        (name, norm) for name, norm in net.named_modules(remove_duplicate=False) if isinstance(norm, (_BatchNorm, Norm))
+    ]
+    if not found or not found[0][0]:
+        raise ValueError(
+            f"FiLM goes behind batch norms and the norms of tasknorm, and {type(net).__name__} has none inside; use a "
+            "network that has"
+        )
+    filmed = {norm: Filmed(norm, norm.num_features) for _, norm in found}
+    for name, norm in found:
+        parent, _, child = name.rpartition(".")
+        setattr(net.get_submodule(parent), child, filmed[norm])
+    return net
 
 
 class Residual(nn.Module):
@@ -70,7 +110,7 @@ class FilmGenerator(nn.Module):
             raise ValueError(
                 f"{type(net).__name__} has no FiLM layers, and a FiLM generator needs them; make the net with film=True"
             )
-        self.stages = {name: ".".join(name.split(".")[:2]) for name in widths}  # e.g. stages.0
+        self.stages = _stages(widths)
         self.shared = nn.ModuleDict(
             {_key(stage): nn.Linear(features, widths[name]) for name, stage in self.stages.items()}
         )
@@ -94,6 +134,15 @@ class FilmGenerator(nn.Module):
         """The sum of squares of all learned vectors that scale gamma and beta."""
         squares = [module.size.square().sum() for module in self.residuals.values() if isinstance(module, Residual)]
         return torch.stack(squares).sum()
+
+
+def _stages(widths: Mapping[str, int]) -> dict[str, str]:
+    """The stage of each FiLM layer, e.g. `stages.0`; where a stage has layers of several widths, one for each width."""
+    stages = {name: ".".join(name.split(".")[:2]) for name in widths}
+    inside: dict[str, set[int]] = {}
+    for name, stage in stages.items():
+        inside.setdefault(stage, set()).add(widths[name])
+    return {name: stage if len(inside[stage]) == 1 else f"{stage}.{widths[name]}" for name, stage in stages.items()}
 
 
 def _key(name: str) -> str:

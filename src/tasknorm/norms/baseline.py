@@ -25,16 +25,13 @@ class Baseline(Norm):
     label = "Baseline"
     transductive = False
     needs_context = False
+    by_running = True
     tracks = False
 
     def moments(self, a: Activations) -> Moments:
-        if not is_traced() and not self._has_running():
+        if not is_traced() and not self.has_running:
             raise RuntimeError(
                 "Baseline normalises with the running moments of a trained network, and there are none; convert a "
                 'trained network (tasknorm.convert(model, "Baseline")) or load its state_dict'
             )
         return self.running
-
-    def _has_running(self) -> bool:
-        mean, var = self.running
-        return bool((self.num_batches_tracked > 0) | (mean != 0).any() | (var != 1).any())

@@ -48,6 +48,7 @@ class BRN(Norm):
     label = "BRN"
     transductive = False
     needs_context = False
+    by_running = True
 
     def __init__(
         self,
@@ -65,6 +66,10 @@ class BRN(Norm):
                 f"schedule={schedule}"
             )
         self.r_max, self.d_max, self.schedule = r_max, d_max, schedule
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return super().options | {"r_max": self.r_max, "d_max": self.d_max, "schedule": self.schedule}
 
     def moments(self, a: Activations) -> Moments:
         if not self.training:

@@ -32,6 +32,7 @@ class CBN(Norm):
     label = "CBN"
     transductive = False
     needs_context = False
+    by_running = True
 
     def moments(self, a: Activations) -> Moments:
         if not self.training:

@@ -42,6 +42,11 @@ class GN(Norm):
                 f"{math.gcd(32, num_features)} would do"
             )
 
+    @property
+    def options(self) -> dict[str, Any]:
+        usual = self.num_groups == math.gcd(32, self.num_features)
+        return super().options | ({} if usual else {"num_groups": self.num_groups})
+
     def moments(self, a: Activations) -> Moments:
         return a.group(self.num_groups)
 

@@ -23,6 +23,7 @@ from tasknorm.norms.running import RUNNING
 from tasknorm.phase import Phase
 
 Affine = bool | Literal["offset"]
+Running = Literal["moving", "fixed"]
 CONTEXT = ("context_mean", "context_var", "context_size")
 
 
@@ -44,12 +45,15 @@ class Norm(nn.Module):
         affine: learn gamma and beta (True), beta alone (`"offset"`), or neither (False).
         unbiased: divide variances by count - 1. Differs from the paper, whose variances are biased, and agrees with
             its authors' released layer.
+        running: `"moving"` updates the running moments at meta-train; `"fixed"` leaves them as they are, as those of a
+            pretrained network.
     """
 
     label: ClassVar[str]
     transductive: ClassVar[bool]
     needs_context: ClassVar[bool]
     tracks: ClassVar[bool] = True  # whether running moments may move at meta-train
+    by_running: ClassVar[bool] = False  # whether running moments alone normalise at meta-test
 
     weight: nn.Parameter | None
     bias: nn.Parameter | None
@@ -71,6 +75,7 @@ class Norm(nn.Module):
         momentum: float | None = 0.1,
         affine: Affine = True,
         unbiased: bool = False,
+        running: Running = "moving",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -79,11 +84,14 @@ class Norm(nn.Module):
             raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
         if affine not in (True, False, "offset"):
             raise ValueError(f'affine must be True, False or "offset", got {affine!r}')
+        if running not in ("moving", "fixed"):
+            raise ValueError(f'running must be "moving" or "fixed", got {running!r}')
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
         self.unbiased = unbiased
+        self.fixed = running == "fixed"
         zeros = torch.zeros(num_features, device=device, dtype=dtype)
         self.weight = nn.Parameter(torch.ones_like(zeros)) if affine is True else None
         self.bias = nn.Parameter(torch.zeros_like(zeros)) if affine else None
@@ -97,6 +105,11 @@ class Norm(nn.Module):
         self._before: Remembered | None = None
         self._weights: list[tuple[Tensor, int]] = []
         self._has_context = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments that make a norm like this one, for any number of channels."""
+        return {name: getattr(self, name) for name in ("eps", "momentum", "affine", "unbiased")}
 
     def moments(self, a: Activations) -> Moments:
         """The mean and variance that normalise these activations, as tables that broadcast to one per example."""
@@ -134,6 +147,14 @@ class Norm(nn.Module):
         """What the target phase will need of this context; `moments` are those that normalised it."""
         return a.context
 
+    def preserve(self) -> bool:
+        """Start as near as this norm can to what its running moments computed, those of a pretrained network.
+
+        Returns:
+            Whether it computes nearly the same at meta-test; if not, the network must be trained before it is of use.
+        """
+        return self.by_running
+
     @property
     def running(self) -> Moments:
         """The running moments, detached, in float32 or better."""
@@ -152,6 +173,12 @@ class Norm(nn.Module):
         return self.needs_context or self.transductive or (self.tracks and self.training)
 
     @property
+    def has_running(self) -> bool:
+        """Whether there are running moments: a training has moved them, or they were loaded."""
+        mean, var = self.running
+        return bool((self.num_batches_tracked > 0) | (mean != 0).any() | (var != 1).any())
+
+    @property
     def has_stored(self) -> bool:
         """Whether a context has passed in this phase, which is one that stores."""
         return self._live is not None
@@ -161,13 +188,16 @@ class Norm(nn.Module):
         """Move the running moments towards those of one set, averaged over its tasks.
 
         As in torch, the running variance takes the unbiased estimate, and a momentum of None gives the plain average.
+        Fixed ones do not move; the update is counted all the same, for BRN's schedule.
 
         Returns:
-            The running moments as each task's own set would have moved them, `(..., 1, C)`.
+            The running moments as each task's own set would have moved them, `(..., 1, C)`; fixed ones as they are.
         """
         check_may_track(self, batch.moments.mean)
         self.num_batches_tracked.add_(1)
         running = self.running
+        if self.fixed:
+            return running
         step = 1 / self.num_batches_tracked.to(running.mean.dtype) if self.momentum is None else self.momentum
         new = unbiased(batch.moments, batch.total)
         moved = Moments(*(old * (1 - step) + own * step for old, own in zip(running, new, strict=True)))
@@ -204,7 +234,9 @@ class Norm(nn.Module):
 
     def extra_repr(self) -> str:
         affine = repr(self.affine) if isinstance(self.affine, str) else str(self.affine)
-        return f"{self.num_features}, eps={self.eps}, affine={affine}" + (", unbiased=True" if self.unbiased else "")
+        return f"{self.num_features}, eps={self.eps}, affine={affine}" + "".join(
+            text for text, said in ((", unbiased=True", self.unbiased), (", running='fixed'", self.fixed)) if said
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """For copy and pickle: live moments hold a graph and a phase is a matter of the moment; buffers stay."""
@@ -253,4 +285,4 @@ class Norm(nn.Module):
         return Remembered(Moments(self.context_mean.clone(), self.context_var.clone()), self.context_size.clone())
 
 
-__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm"]
+__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm", "Running"]

@@ -15,6 +15,7 @@ from tasknorm.phase import Phase
 
 Alpha = Literal["functional-shared", "functional-channel", "independent-shared", "independent-channel"]
 ALPHAS: tuple[Alpha, ...] = get_args(Alpha)
+SLIGHT = 0.02  # the share of what a pretrained network was not trained with, where alpha starts by `preserve`
 
 
 class TaskNorm(Norm):
@@ -47,6 +48,10 @@ class TaskNorm(Norm):
         self.alpha_scale = nn.Parameter(zeros.clone()) if alpha.startswith("functional") else None
         self.alpha_offset = nn.Parameter(zeros)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        return super().options | {"alpha": self.alpha_form}
+
     def alpha(self, size: Tensor | float) -> Tensor:
         """How much the context counts, from 0 to 1, if it has this size: `()`, or `(C,)` for the channel forms.
 
@@ -56,6 +61,20 @@ class TaskNorm(Norm):
         if self.alpha_scale is None:
             return torch.sigmoid(offset)
         return torch.sigmoid(at_least_float(self.alpha_scale) * size + offset)
+
+    def preserve(self) -> bool:
+        """Start almost at the context's moments, nearer to running moments than an example's own (see `Norm`)."""
+        self.start_at(1 - SLIGHT)
+        return False
+
+    @torch.no_grad()
+    def start_at(self, alpha: float) -> None:
+        """Let alpha be this number for contexts of any size."""
+        if not 0 < alpha < 1:
+            raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
+        if self.alpha_scale is not None:
+            self.alpha_scale.zero_()
+        self.alpha_offset.fill_(math.log(alpha / (1 - alpha)))
 
     def secondary(self, a: Activations) -> Moments:
         """The moments mu_+ and sigma_+^2 that the context's are pooled with."""
@@ -166,3 +185,8 @@ class TaskNormR(TaskNorm):
 
     def to_remember(self, a: Activations, moments: Moments) -> Moments:
         return moments
+
+    def preserve(self) -> bool:
+        """Start almost at the running moments (see `Norm`)."""
+        self.start_at(SLIGHT)
+        return True
