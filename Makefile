@@ -4,15 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help install demo examples test lint check bench slow kills fuzz clean
+.PHONY: help install demo play examples test lint check bench slow kills fuzz clean
 
 help:
-	@echo "make demo    which norm is best here, and which peek? A comparison in four minutes, with a page"
+	@echo "make demo    which norm is best here, and which peek? A comparison in two minutes, with a page"
+	@echo "make play    a page that learns what you draw, with three norms side by side"
 	@echo "make examples  the numbered examples: swap a norm, adapt and predict, audit a predictor, ..."
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
-	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes; training steps"
+	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes; training steps; the service"
 	@echo "make slow    what takes too long for the test suite: make kills (a quarter of an hour) and make fuzz (an hour)"
 	@echo "make kills   100 runs killed at random moments, resumed and compared; the figures go to results/kills.json"
 	@echo "make fuzz    1,000,000 damaged files for all readers; the figures go to results/fuzz.json"
@@ -25,7 +26,10 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY)
 
 demo: $(READY)
-	$(BIN)/tasknorm compare --learner protonets --budget 4 --out demo
+	$(BIN)/tasknorm compare --seeds 3 --out demo
+
+play: $(READY)
+	$(BIN)/tasknorm play
 
 examples: $(READY)
 	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done
@@ -46,6 +50,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/episode.py
+	$(BIN)/python benchmarks/serve.py
 
 slow: kills fuzz
 

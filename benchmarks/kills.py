@@ -245,6 +245,8 @@ def outcome(folder: Path) -> dict[str, Any]:
         elif path.name == "result.json":
             result = json.loads(path.read_bytes())
             found[name] = {key: result[key] for key in ("accuracies", "alphas", "threads")}
+        elif path.name == "calibration.json":
+            found[name] = json.loads(path.read_bytes())
         elif path.name == "pretraining.json":
             found[name] = json.loads(path.read_bytes())["epochs"]
     return found

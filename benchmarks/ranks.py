@@ -2,10 +2,11 @@
 
     python benchmarks/ranks.py --json
 
-The processes are started by torchrun. An iteration is the meta-step, with its sums over processes, and the optimizer's
-step. `work` is the processor time of all processes for one iteration, two ÷ one: what is above 1 is done twice, or lost
-because a process passes fewer tasks at once. `waiting` is the share of an iteration that a process spends in the sums,
-most of it until the other process is there.
+One and two processes are measured in turns, several times, and each figure is the median of the turns: a machine that
+others use too is not equally fast at all times. The processes are started by torchrun. An iteration is the meta-step,
+with its sums over processes, and the optimizer's step. `work` is the processor time of all processes for one
+iteration, two ÷ one: what is above 1 is done twice, or lost because a process passes fewer tasks at once. `waiting` is
+the share of an iteration that a process spends in the sums, most of it until the other process is there.
 """
 
 from __future__ import annotations
@@ -77,8 +78,14 @@ class _Watched(Processes):
         self.waited += time.perf_counter() - began
 
 
-def compared(name: str, iterations: int) -> dict[str, float]:
-    """Two processes beside one."""
+def compared(name: str, iterations: int, turns: int) -> dict[str, Any]:
+    """Two processes beside one: medians over the turns, and the ratio of each turn."""
+    rows = [_turn(name, iterations) for _ in range(turns)]
+    medians = {key: median(row[key] for row in rows) for key in rows[0]}
+    return medians | {"ratios": sorted(round(row["ratio"], 2) for row in rows)}
+
+
+def _turn(name: str, iterations: int) -> dict[str, float]:
     one, two = measured(name, 1, iterations)[0], measured(name, 2, iterations)
     slower = max(two, key=lambda rank: rank["seconds"])
     return {
@@ -94,18 +101,19 @@ def main() -> None:
     """Measure both learners."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--iterations", type=int, default=30)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--process", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.process:
         sys.stdout.write(json.dumps(work(given.process, given.iterations)) + "\n")  # in one piece: ranks share it
         return
-    found = {name: compared(name, given.iterations) for name in LEARNERS}
+    found = {name: compared(name, given.iterations, given.turns) for name in LEARNERS}
     if given.json:
         print(json.dumps(found, indent=1))
         return
     for name, values in found.items():
-        print(f"{name:10} " + "  ".join(f"{key} {value:.2f}" for key, value in values.items()))
+        print(f"{name:10} " + "  ".join(f"{key} {value}" for key, value in values.items()))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ model = nn.Sequential(
 model(torch.randn(8, 3, 28, 28))
 
 print("swapped:")
-model = tasknorm.convert(model, "TaskNorm-I", report=print)
+model = tasknorm.convert(model, "TaskNorm-I", start="paper", report=print)  # to be trained from here on
 
 # One task: 25 context images to learn from, 10 targets to predict, in one pass.
 context, target = torch.randn(25, 3, 28, 28), torch.randn(10, 3, 28, 28)

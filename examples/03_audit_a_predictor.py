@@ -45,5 +45,6 @@ def nearest_pixels(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Te
 net = nn.Sequential(nn.Conv2d(3, 32, 5, stride=2), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 net(torch.cat([episode.context_x, episode.target_x]))  # fills the running moments
 for label in ("TBN", "CBN", "RN"):
-    print(f"--- {label}:", tasknorm.audit(prototypes(tasknorm.convert(net.eval(), label)), episode), "", sep="\n")
+    converted = tasknorm.convert(net.eval(), label, start="paper")
+    print(f"--- {label}:", tasknorm.audit(prototypes(converted), episode), "", sep="\n")
 print("--- nearest mean in pixels:", tasknorm.audit(nearest_pixels, episode), sep="\n")

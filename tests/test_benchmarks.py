@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import layers
 import tasknorm
 
@@ -38,6 +40,42 @@ def test_sampling_reports_episodes_and_images_per_second() -> None:
 def test_episode_compares_a_joint_pass_with_two() -> None:
     found = measured("episode", "--repeats", "1")
     assert all(found[learner]["ratio_to_two_passes"] > 0 for learner in ("protonets", "cnaps"))
+
+
+def test_compare_says_how_its_time_was_spent_and_what_it_tells_apart() -> None:
+    found = measured("compare", "--seeds", "2", "--iterations", "1", "--tasks", "1")
+    assert sum(found["shares"].values()) == pytest.approx(1, abs=0.01)
+    assert set(found["shares"]) == {"training", "validation", "test", "audit", "other"}
+    assert len(found["apart"]) == 3
+
+
+def test_the_readmes_table_is_what_make_demo_printed() -> None:
+    printed = (ROOT / "results" / "demo.txt").read_text()
+    assert f"```\n{printed.strip()}\n```" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.usefixtures("glyph_cache")
+def test_serve_compares_batched_with_unbatched_requests_and_a_plain_loop() -> None:
+    (found,) = measured("serve", "--seconds", "0.3", "--nets", "Conv-4").values()
+    for service in ("one client", "batched", "unbatched", "plain loop", "overload"):
+        assert all(found[service][number] > 0 for number in ("requests_per_second", "p50_ms", "p99_ms"))
+    assert found["batched_to_unbatched"] > 0
+    assert found["overload"]["failed"] == 0
+
+
+def test_batching_pays_as_it_was_measured() -> None:
+    found = json.loads((ROOT / "results" / "serve.json").read_text())
+    assert max(net["batched_to_unbatched"] for net in found.values()) >= 1.5
+    for net in found.values():  # at four times the load: most are turned away, and the admitted ones need not wait
+        assert net["overload"]["turned_away"] > 0.5
+        assert net["overload"]["failed"] == 0
+
+
+def test_damaged_requests_did_no_harm_when_it_was_measured() -> None:
+    found = json.loads((ROOT / "results" / "serve_fuzz.json").read_text())
+    assert found["requests"] >= 10_000
+    assert not found["wrong"]
+    assert max(found["resident_megabytes"]) <= found["resident_megabytes"][0] + 40
 
 
 def test_the_readmes_speeds_are_those_that_were_measured() -> None:

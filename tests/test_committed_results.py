@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,14 @@ def ranks_of_the_guide() -> str:
 
 def test_the_guide_has_the_ranks_of_the_records() -> None:
     assert ranks_of_the_guide() in GUIDE.read_text(encoding="utf-8")
+
+
+def test_the_page_recognises_drawings_as_the_learner_does_their_images() -> None:
+    rows = json.loads((RESULTS / "drawings.json").read_text())["accuracies"]
+    assert sum(row["targets"] for row in rows if row["norm"] == "TaskNorm-I") >= 300
+    assert {row["shot"] for row in rows} == {1, 5}
+    for row in rows:
+        if row["norm"] == "TaskNorm-I":
+            assert abs(row["page"] - row["images"]) <= 3, row
+        line = f"| {row['norm']} | {row['shot']} | {row['targets']} | {row['page']} | {row['images']} |"
+        assert line in (RESULTS.parent / "docs" / "play.md").read_text()

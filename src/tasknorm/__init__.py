@@ -40,6 +40,7 @@ _HOMES = {
     "transduction": ("Audit", "audit"),
 }
 _ROOMS = (
+    "compare",
     "data",
     "evaluation",
     "grid",
@@ -47,8 +48,10 @@ _ROOMS = (
     "learners",
     "nets",
     "norms",
+    "play",
     "report",
     "runs",
+    "serve",
     "settings",
     "training",
 )

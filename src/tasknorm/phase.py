@@ -30,7 +30,7 @@ class Phase:
     Args:
         kind: the set, or both sets, in the batch.
         tasks: how many tasks are laid end to end; in a joint pass each as [context; target].
-        context_size: in a joint pass, how many context examples each task has.
+        context_size: in a joint pass, how many context examples each task has; 0 if the number is symbolic.
         size: the same as a tensor: a compiled model then serves every size, where a number would compile again.
         stores: whether a norm keeps the context's moments for the target phase.
         model: whose phase it is, if it stores; for the names of its norms and the versions of its weights.
@@ -129,7 +129,7 @@ def release(model: nn.Module) -> None:
 
 
 @contextmanager
-def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Module]:
+def joint(model: nn.Module, context_size: int | torch.SymInt, tasks: int = 1) -> Iterator[nn.Module]:
     """Forward passes inside carry whole tasks: a batch of `tasks` times [context; target], laid end to end.
 
     Gives the same outputs and gradients as `context` and `target` one after the other, task by task, with one call of
@@ -138,7 +138,8 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
 
     Args:
         model: any module that contains norms of this package.
-        context_size: how many context examples each task has; the rest of its rows are targets.
+        context_size: how many context examples each task has; the rest of its rows are targets. In `torch.export` it
+            may be symbolic, such as `len(context)` of a context with a dynamic size.
         tasks: how many tasks of equal size the batch holds.
 
     Raises:
@@ -150,10 +151,13 @@ def joint(model: nn.Module, context_size: int, tasks: int = 1) -> Iterator[nn.Mo
     >>> with tasknorm.joint(model, context_size=5, tasks=2):
     ...     features = model(torch.randn(2 * (5 + 10), 3, 16, 16))
     """
-    for name, value in (("context_size", context_size), ("tasks", tasks)):
-        _check_positive(name, value)
-    size = torch.tensor(context_size, device=_device(model))
-    with _phase(model, Phase("joint", tasks, context_size, size, thread=_thread())):
+    number = 0
+    if not isinstance(context_size, torch.SymInt):
+        _check_positive("context_size", context_size)
+        number = context_size
+    _check_positive("tasks", tasks)
+    size = torch.full((), context_size, dtype=torch.long, device=_device(model))  # type: ignore[arg-type]
+    with _phase(model, Phase("joint", tasks, number, size, thread=_thread())):
         yield model
 
 

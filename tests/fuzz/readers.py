@@ -22,14 +22,17 @@ from random import Random
 import numpy as np
 import torch
 from PIL import Image, features
+from safetensors import SafetensorError
+from safetensors.torch import load, save, save_file
 
-from fuzz.mutations import mutated
+from fuzz.mutations import flipped, mutated, mutated_json
 from support.data_files import cifar_records, encoded, idx, noise
 from tasknorm.data import (
     Cached,
     DataError,
     Folder,
     LeftOut,
+    Preparation,
     import_source,
     keep_left_out,
     listed,
@@ -51,15 +54,17 @@ from tasknorm.data.sources.record_folder import RecordFolder
 from tasknorm.data.sources.source import Source, images_by_class
 from tasknorm.data.spec import Spec, Split
 from tasknorm.data.usable import usable
-from tasknorm.learners import Predictor, ProtoNets
+from tasknorm.learners import Calibration, CNAPs, Learner, Predictor, ProtoNets
+from tasknorm.learners.about import About
 from tasknorm.machine import read_regular
-from tasknorm.nets import ResNet, protonets_conv4
+from tasknorm.nets import NETS, ResNet, protonets_conv4
 from tasknorm.norms import NORMS
 from tasknorm.runs import read_record
+from tasknorm.runs.calibration import OfNorm, RunCalibration, read_calibration
 from tasknorm.runs.curves import curves
 from tasknorm.runs.meta_test import loaded
 from tasknorm.settings import PretrainSettings, Settings, read_config
-from tasknorm.training import label, last_metrics, load_pretrained, read_weights, weights_of, write_weights
+from tasknorm.training import RunFolder, label, last_metrics, load_pretrained, read_weights, weights_of, write_weights
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 
 Write = Callable[[Path], object]
@@ -348,7 +353,7 @@ IMAGES = torch.from_numpy(noise(0, 5, 1, 28, 28) / 255).float()
 
 
 @cache
-def learner() -> torch.nn.Module:
+def learner() -> Learner:
     torch.manual_seed(0)
     return ProtoNets(protonets_conv4(partial(NORMS["TaskNorm-I"], alpha="independent-shared"), filters=8)).eval()
 
@@ -360,6 +365,53 @@ def write_predictor(folder: Path) -> None:
 def read_predictor(folder: Path, name: str) -> None:
     predictor = Predictor.load(folder / name, fresh_net())
     assert predictor(IMAGES[:1]).shape == (1, 5)
+
+
+def write_old_predictor(folder: Path) -> None:
+    """As version 0.1.0 wrote it."""
+    tensors = learner().adapt(IMAGES, torch.arange(5)).adapted.state_dict()
+    about = {"format": "tasknorm predictor 1", "norms": "TaskNorm-I", "classifier": "(5, 8)"}
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "old.safetensors", about)
+
+
+@cache
+def small_cnaps() -> Learner:
+    torch.manual_seed(0)
+    net = NETS["resnet-small"](NORMS["TaskNorm-I"], film=True, image_shape=(1, 16, 16))
+    return CNAPs(net, NORMS["TaskNorm-I"], encoder_filters=4).eval()
+
+
+def write_whole_predictor(of: Callable[[], Learner], size: int, folder: Path) -> None:
+    """A predictor that says all about itself, and its context."""
+    context = {name: [noise(number, 20, 20)] for number, name in enumerate(("cat", "dog", "eel"))}
+    of().adapt_to(context, Preparation(size=size, channels=1)).save(folder / "whole.safetensors")
+
+
+def read_whole_predictor(folder: Path, name: str) -> None:
+    predictor = Predictor.load(folder / name)
+    shape = predictor.preparation.shape if predictor.preparation else predictor.net.image_shape
+    assert predictor(torch.zeros(1, *shape)).shape == (1, len(predictor.names))
+
+
+def inside_predictor(name: str, content: bytes, other: bytes, random: Random) -> bytes:
+    """Damage what a predictor says about itself, or its tensors, and mend the checksum."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    if random.random() < 0.7:
+        text = mutated_json(header["__metadata__"]["about"].encode(), random)
+    else:
+        text, content = header["__metadata__"]["about"].encode(), flipped(content, other, random)
+    try:
+        about, tensors = About.model_validate_json(text), load(content)
+        return save(tensors, {"about": about.signed(tensors).model_dump_json()})
+    except (ValueError, SafetensorError, KeyError):  # refused for what is wrong, not for its checksum
+        header["__metadata__"]["about"] = text.decode(errors="replace")
+        start = json.dumps(header).encode(errors="replace")
+        return len(start).to_bytes(8, "little") + start + content[8 + length :]
+
+
+OF_NORM = OfNorm(weights="0" * 64, step=2, example=Calibration(temperature=2.0), all=Calibration(threshold=0.5))
+KEPT = RunCalibration(tasknorm="0", preparation=Preparation(size=8, channels=3), norms={"TBN": OF_NORM})
 
 
 def fresh_net() -> torch.nn.Module:
@@ -532,6 +584,17 @@ READERS: dict[str, Reader] = {
     "checkpoint": Reader(write_checkpoints, read_checkpoints, weight=1),
     "checkpoint, checksums mended": Reader(write_checkpoints, damaged_checkpoint, weight=1),
     "predictor": Reader(write_predictor, read_predictor, weight=1),
+    "predictor of version 0.1": Reader(write_old_predictor, read_predictor, weight=1),
+    "predictor, whole": Reader(
+        partial(write_whole_predictor, learner, 28), read_whole_predictor, inside_predictor, weight=2
+    ),
+    "predictor of CNAPs": Reader(
+        partial(write_whole_predictor, small_cnaps, 16), read_whole_predictor, inside_predictor, weight=1
+    ),
+    "calibration": Reader(
+        files_of(calibration__json=KEPT.model_dump_json().encode()),
+        lambda folder, _: read_calibration(RunFolder(folder)),
+    ),
     "cache": Reader(write_cache, read_cache, weight=1, keeps="keep/"),
     "left_out": Reader(write_left_out, lambda folder, name: keep_left_out(ROWS, folder / name)),
 }

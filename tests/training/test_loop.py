@@ -34,6 +34,7 @@ def test_a_run_leaves_its_records(tmp_path, learner):
         "checkpoints",
         "model.safetensors",
         "best.safetensors",
+        "calibration.json",
         "result.json",
     }
     assert json.loads((tmp_path / "result.json").read_text()) == result

@@ -10,13 +10,20 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from tasknorm.cli.exit_codes import errors
+
 VERBS = {
     "compare": "Find out which norm to use on some data, and which norms peek.",
     "train": "Meta-train a learner, and test it.",
     "evaluate": "Test the weights of a run, and say whether the result is transductive.",
+    "adapt": "Adapt a run to classes of your own, and write a predictor of them.",
+    "predict": "Classify images with a predictor.",
+    "export": "Write a predictor or a learner as a program: ONNX, or PyTorch's own.",
+    "serve": "Serve few-shot classifiers over HTTP.",
     "pretrain": "Train a feature extractor, for CNAPs and NCM.",
     "reproduce": "Re-run the paper's tables and figures.",
     "report": "Put finished runs beside the paper's numbers.",
+    "play": "Open a page that learns what you draw.",
     "data": "List, download, import, check, show and sample data sets.",
 }
 
@@ -33,7 +40,8 @@ class Verbs(TyperGroup):
         name, stand_in, rest = super().resolve_command(ctx, args)
         if stand_in is None or name not in VERBS:
             return name, stand_in, rest
-        command = get_command(import_module(f"tasknorm.cli.{name}").app)
+        with errors():  # an extra that is not installed
+            command = get_command(import_module(f"tasknorm.cli.{name}").app)
         command.name = name
         return name, command, rest
 

@@ -4,7 +4,7 @@ from tasknorm.machine.devices import chosen_device, cores
 from tasknorm.machine.memory import keep_freed_memory
 from tasknorm.machine.processes import Processes, connected
 from tasknorm.machine.reading import LARGEST_TEXT, open_regular, parsed_json, read_json, read_regular
-from tasknorm.machine.threads import in_order
+from tasknorm.machine.threads import in_order, single_threaded_pool
 
 __all__ = [
     "LARGEST_TEXT",
@@ -18,4 +18,5 @@ __all__ = [
     "parsed_json",
     "read_json",
     "read_regular",
+    "single_threaded_pool",
 ]

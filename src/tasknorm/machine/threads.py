@@ -30,7 +30,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
     if workers == 0:
         yield from map(function, items)
         return
-    pool = _single_threaded_pool(workers)
+    pool = single_threaded_pool(workers)
     pending: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -43,7 +43,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], workers:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _single_threaded_pool(workers: int) -> ThreadPoolExecutor:
+def single_threaded_pool(workers: int) -> ThreadPoolExecutor:
     """Threads in each of which torch computes on one core; the reader keeps the number of cores that it has."""
     # A thread copies torch's default when it first asks, and the pool's threads are about to change that default.
     threads = torch.get_num_threads()

@@ -31,6 +31,8 @@ def joined(value: Any) -> Any:
 
 
 Names = Annotated[str, BeforeValidator(joined)]
+Fold = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$")]
+FOLD = "Test on this fold of the classes and train on the others, such as 2/5. Default: the source's own splits."
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from tasknorm.errors import SettingsError
-from tasknorm.settings.config import in_words
+from tasknorm.settings.config import FOLD, Fold, about, in_words
 
 
 class PretrainSettings(BaseModel):
@@ -32,6 +32,7 @@ class PretrainSettings(BaseModel):
     crop: int = Field(8, ge=0, description="Largest random shift of an image, in pixels.")
     flip: bool = Field(True, description="Mirror images at random; unsuitable for characters.")
     skip_bad: bool = Field(False, description="Leave out images that cannot be read, and list them.")
+    fold: Fold | None = about(FOLD)
     seed: int = Field(
         0, ge=0, lt=2**63, description="Seed of the initial weights, the order of images, shifts and flips."
     )

@@ -22,7 +22,7 @@ from tasknorm.errors import SettingsError, one_line, short
 from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
-from tasknorm.settings.config import Names, about, choice_error, in_words, joined
+from tasknorm.settings.config import FOLD, Fold, Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
 SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
@@ -77,6 +77,7 @@ class Settings(BaseModel):
     skip_bad: bool = Field(
         False, description="Leave out images that cannot be read and classes too small for a task, and list them."
     )
+    fold: Fold | None = about(FOLD)
     max_way: int = Field(40, ge=5, description="Largest number of classes in a variable task at meta-train.")
     max_context: int = Field(
         400, ge=5, description="Largest number of context images in a variable task at meta-train."
@@ -119,11 +120,19 @@ class Settings(BaseModel):
     )
     test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
     test_sources: Names | None = about("Data sets to test on, separated by commas. Default: the training sources.")
+    test_seed: int = Field(0, ge=0, lt=2**63, description="Seed of the test tasks.")
+    test_weights: Literal["both", "final", "best"] = Field(
+        "both", description="Which weights are tested: the final ones, the best by validation, or both."
+    )
     test_ways: Names | None = about("Numbers of classes in test tasks, separated by commas. Default: `way`.")
     test_targets: Names = Field(
         "all",
         description="How test targets arrive: all at once (all), one by one (example) or class by class (class); "
         "separate several by commas.",
+    )
+    skip_proven: bool = Field(
+        False,
+        description="Test one by one and class by class only where the audit does not prove that it changes nothing.",
     )
     checkpoint_every: int = Field(100, ge=1, description="Number of iterations between checkpoints.")
     tensorboard: bool = Field(False, description="Also log for TensorBoard; needs tasknorm[tensorboard].")
@@ -218,6 +227,13 @@ class Settings(BaseModel):
     def tested_targets(self) -> tuple[str, ...]:
         """The ways in which test targets arrive: all, example, class."""
         return tuple(self.test_targets.split(","))
+
+    @property
+    def tested_weights(self) -> tuple[str, ...]:
+        """The weights that are tested; without validation there are only the final ones."""
+        if not self.validate_every:
+            return ("final",)
+        return ("final", "best") if self.test_weights == "both" else (self.test_weights,)
 
     @property
     def trained_norm(self) -> str:

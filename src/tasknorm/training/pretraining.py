@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,9 @@ from torch.nn import functional as F
 from tasknorm.data import (
     SCALINGS,
     Cached,
+    Split,
     chosen_split,
+    folded,
     keep_left_out,
     left_out_images,
     opened,
@@ -33,6 +35,7 @@ from tasknorm.files import write_atomically
 from tasknorm.machine import chosen_device
 from tasknorm.nets import NETS
 from tasknorm.norms import CBN
+from tasknorm.progress import Progress
 from tasknorm.settings import PretrainSettings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.training.run_folder import RunFolder
@@ -41,7 +44,7 @@ from tasknorm.training.weights_file import label, read_weights, weights_of, writ
 ABOUT = label("pretraining", "CBN")
 
 
-def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], object] = print) -> dict[str, object]:
+def pretrain(settings: PretrainSettings, folder: Path) -> dict[str, object]:
     """Train an extractor to tell the classes of the train split apart; goes on from its last epoch.
 
     Leaves `extractor.safetensors`, `pretraining.json` and `checkpoints/` in `folder`.
@@ -49,7 +52,6 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
     Args:
         settings: the pretraining's settings.
         folder: empty, or with an unfinished pretraining of the same settings; it may go on to more epochs.
-        say: takes a line of text after each epoch.
 
     Returns:
         The contents of `pretraining.json`: settings, and the loss and accuracy of each epoch.
@@ -67,7 +69,8 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
     images = Cached(source, settings.image_size)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
-    classes = len(chosen_split(source.spec, "train").classes)
+    split = chosen_split(folded(source.spec, settings.fold), "train")
+    classes = len(split.classes)
     model = nn.Sequential(extractor, nn.Linear(int(extractor.features), classes)).to(device).train()  # type: ignore[arg-type]
     decay = settings.weight_decay
     optimizer = torch.optim.SGD(model.parameters(), settings.learning_rate, momentum=0.9, weight_decay=decay)
@@ -77,14 +80,16 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
         model.load_state_dict(found.weights)
         optimizer.load_state_dict(found.state["optimizer"])
         history = found.state["history"]
-    for epoch in range(len(history), settings.epochs):
-        optimizer.param_groups[0]["lr"] = settings.learning_rate * 0.1 ** (epoch // settings.divide_every)
-        batches = ((x.to(device), y.to(device)) for x, y in _batches(settings, images, epoch))
-        history.append(_epoch(model, optimizer, batches, epoch + 1))
-        state = {"optimizer": optimizer.state_dict(), "history": history}
-        write_checkpoint(files.checkpoints, Checkpoint(epoch + 1, weights_of(model), state), ABOUT)
-        loss, accuracy = history[-1].values()
-        say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
+    size = sum(split.images)
+    with Progress("pretraining", settings.epochs * size, "images", done=len(history) * size) as progress:
+        for epoch in range(len(history), settings.epochs):
+            optimizer.param_groups[0]["lr"] = settings.learning_rate * 0.1 ** (epoch // settings.divide_every)
+            batches = ((x.to(device), y.to(device)) for x, y in _batches(settings, images, split, epoch))
+            history.append(_epoch(model, optimizer, batches, epoch + 1, progress))
+            state = {"optimizer": optimizer.state_dict(), "history": history}
+            write_checkpoint(files.checkpoints, Checkpoint(epoch + 1, weights_of(model), state), ABOUT)
+            loss, accuracy = history[-1].values()
+            progress.say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
     write_weights(files.extractor, weights_of(extractor), ABOUT)
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
     record |= {"left_out": [asdict(row) for row in left_out]} if settings.skip_bad else {}
@@ -93,7 +98,11 @@ def pretrain(settings: PretrainSettings, folder: Path, say: Callable[[str], obje
 
 
 def _epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[tuple[Tensor, Tensor]], epoch: int
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterator[tuple[Tensor, Tensor]],
+    epoch: int,
+    progress: Progress,
 ) -> dict[str, float]:
     """One pass over all images: mean loss and accuracy."""
     losses, correct, images = 0.0, 0, 0
@@ -108,12 +117,12 @@ def _epoch(
         losses += loss.item() * len(y)
         correct += int((logits.argmax(1) == y).sum())
         images += len(y)
+        progress.add(len(y))
     return {"loss": losses / images, "accuracy": correct / images}
 
 
-def _batches(settings: PretrainSettings, images: Cached, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(settings: PretrainSettings, images: Cached, split: Split, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
     """All images of the train split in random order, scaled, and their labels."""
-    split = chosen_split(images.spec, "train")
     numbers = np.concatenate([np.arange(count) for count in split.images])
     labels = np.repeat(np.arange(len(split.classes)), split.images)
     random = torch.Generator().manual_seed(settings.seed + epoch)

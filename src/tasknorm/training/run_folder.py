@@ -27,6 +27,11 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def calibration(self) -> Path:
+        """What predictors of the run need: its preparation of images, temperatures and thresholds."""
+        return self.path / "calibration.json"
+
+    @property
     def pretraining(self) -> Path:
         """The record of a finished pretraining."""
         return self.path / "pretraining.json"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from statistics import mean
 from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 from tasknorm.files import naming, write_atomically
+from tasknorm.progress import Progress
 from tasknorm.training.metrics import as_text, missing_iterations, read_metrics
 from tasknorm.training.run_folder import RunFolder
 
 
 class Watch:
-    """Records each iteration, and shows a bar if standard error is a terminal.
+    """Records each iteration, and shows how far the training is.
 
     Args:
         folder: the folder of `metrics.jsonl`. Lines after `start` are dropped, since training goes on from there.
@@ -36,16 +33,7 @@ class Watch:
         self, folder: Path, start: int, iterations: int, meta_batch: int, *, tensorboard: bool, quiet: bool
     ) -> None:
         self.quiet, self.meta_batch = quiet, meta_batch
-        self.console = Console(file=sys.stderr)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            disable=quiet or not self.console.is_terminal,
-        )
-        self._task = self._bar.add_task("training", total=iterations, completed=start)
+        self._bar = Progress("training", iterations, "iterations", done=start, quiet=quiet)
         self._began = self._last = time.monotonic()
         self._start = start
         if quiet:
@@ -57,11 +45,11 @@ class Watch:
         self._file = self._path.open("a", buffering=1)
 
     def __enter__(self) -> Self:
-        self._bar.start()
+        self._bar.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
         if not self.quiet:
             self._file.close()
             if self._board is not None:
@@ -74,7 +62,7 @@ class Watch:
         values = {"loss": loss, "accuracy": accuracy, "learning_rate": learning_rate, "context": context}
         self._write(iteration, **values, seconds=seconds)
         words = f"loss {loss:.3f}  accuracy {accuracy:.1%}  {rate:.0f} tasks/s"
-        self._bar.update(self._task, completed=iteration, description=words)
+        self._bar.update(iteration, words)
 
     def validation(self, iteration: int, accuracies: dict[str, dict[str, float]]) -> None:
         """Record a validation: accuracy by norm and source."""
@@ -87,8 +75,7 @@ class Watch:
 
     def say(self, text: str) -> None:
         """Tell the person something."""
-        if not self.quiet:
-            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._bar.say(text)
 
     def sync(self) -> None:
         """Wait until all lines are on the disk, so that no checkpoint is ahead of them."""
