@@ -54,6 +54,13 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path, capsys)
         load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
 
 
+def test_photos_can_be_cut_to_squares(settings, tmp_path):
+    short = settings.model_copy(update={"epochs": 1, "scale": "centred"})
+    stretched, cut = (pretrain(short.model_copy(update={"resize": r}), tmp_path / str(r)) for r in (None, "crop"))
+    assert cut["settings"]["resize"] == "crop"
+    assert cut["epochs"] != stretched["epochs"]
+
+
 def test_what_goes_on_keeps_its_settings(settings, tmp_path):
     (tmp_path / "run").mkdir()
     assert settled(PretrainSettings, {"epochs": "2"}, tmp_path / "run", False).epochs == 2
