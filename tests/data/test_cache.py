@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -17,9 +18,10 @@ import numpy as np
 import pytest
 
 from support.data_files import encoded, noise, write_pets
-from tasknorm.data import Cached, Folder, damaged_caches
+from tasknorm.data import Cached, Direct, Folder, damaged_caches
 from tasknorm.data.cache import SAMPLED
 from tasknorm.data.formats.blocks import BLOCK
+from tasknorm.data.formats.pixels import crop
 from tasknorm.data.places import cache_folder
 from tasknorm.errors import DataError
 
@@ -54,6 +56,44 @@ def test_sizes_and_sources_do_not_share_one(pets, folder, tmp_path):
     for path, size in ((pets, 8), (pets, 9), (tmp_path / "elsewhere" / "pets", 8)):
         Cached(Folder(path), size, folder=folder)
     assert len(files(folder)) == 6
+
+
+class Unread(Folder):
+    """A source whose images must not be read again."""
+
+    def image(self, class_id, number):
+        raise AssertionError("its cache is there")
+
+
+def test_resizings_do_not_share_one_and_the_sources_own_rule_has_one_name(pets, folder):
+    every = np.array([0, 0, 0]), np.arange(3)
+    own = Cached(Folder(pets), 8, folder=folder)
+    before = {name: (folder / name).read_bytes() for name in files(folder)}
+    cut = Cached(Folder(pets), 8, folder=folder, resize="crop")
+    assert len(files(folder)) == 4
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    expected = [crop(Folder(pets).image(0, number), 8).transpose(2, 0, 1) for number in range(3)]
+    np.testing.assert_array_equal(cut.batch(*every), expected)
+    np.testing.assert_array_equal(Direct(Folder(pets), 8, resize="crop").batch(*every), expected)
+    assert not np.array_equal(cut.batch(*every), own.batch(*every))
+    for resize in (None, "antialiased", "crop"):
+        Cached(Unread(pets), 8, folder=folder, resize=resize)
+    assert len(files(folder)) == 4
+    for name in files(folder)[::2]:
+        content = bytearray((folder / name).read_bytes())
+        content[-1] ^= 1
+        (folder / name).write_bytes(content)
+    assert len(list(damaged_caches(Folder(pets), folder))) == 2
+    with pytest.raises(DataError, match=r"resize must be one of antialiased, bilinear, crop, .* got 'magic'"):
+        Cached(Folder(pets), 8, folder=folder, resize="magic")
+
+
+def test_a_cache_of_an_earlier_version_is_still_used(pets, folder):
+    """It has the name that it always had: of the source's place, channels and rule."""
+    Cached(Folder(pets), 8, folder=folder)
+    place = hashlib.sha256(repr((str(pets.resolve()), 3, "antialiased")).encode()).hexdigest()[:12]
+    assert files(folder)[1] == f"pets-8px-{place}.json"
+    Cached(Unread(pets), 8, folder=folder)
 
 
 @pytest.mark.parametrize("change", ["edited", "added", "splits"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from pydantic import ValidationError
 
 from support.data_files import encoded, noise, write_omniglot
@@ -20,8 +20,8 @@ from tasknorm.data.preparation import listed_pictures
 SCALES = pytest.mark.parametrize("scale", SCALINGS)
 
 
-def of(source, size: int = 28, channels: int = 3, scale: str = "unit") -> Preparation:
-    return Preparation.of(source, size, channels, scale)
+def of(source, size: int = 28, channels: int = 3, scale: str = "unit", resize: str | None = None) -> Preparation:
+    return Preparation.of(source, size, channels, scale, resize)
 
 
 def rows(source) -> list[tuple[int, int]]:
@@ -80,6 +80,28 @@ class TestAsInTraining:
         upright = Image.open(folder / "turned.jpg").transpose(Image.Transpose.ROTATE_270)
         assert torch.equal(pixels[turned], of(source, 24).pixels([np.asarray(upright)])[0])
 
+    @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+    def test_cropped_photos_are_turned_before_they_are_cut(self, form: str, tmp_path: Path) -> None:
+        """All 8 EXIF orientations; the oracle is Pillow's `exif_transpose` and a cut by hand."""
+        (tmp_path / "photos" / "cat").mkdir(parents=True)
+        for orientation in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            options = {"tiffinfo": {0x0112: orientation}} if form == "TIFF" else {"exif": exif}
+            file = tmp_path / "photos" / "cat" / f"{orientation}.{form.lower()}"
+            Image.fromarray(noise(orientation, 16, 28, 3)).save(file, form, **options)
+        source = Folder(tmp_path / "photos")
+        found = of(source, 16, resize="crop").pixels(files_of(source))
+        images = Cached(source, 16, folder=tmp_path / "cache", resize="crop")
+        assert torch.equal(found, torch.from_numpy(images.batch(np.zeros(8, np.int64), np.arange(8))))
+        for orientation, pixels in enumerate(found, 1):
+            stored = Image.open(tmp_path / "photos" / "cat" / f"{orientation}.{form.lower()}")
+            stored.load()  # a TIFF is turned by Pillow then
+            upright = np.asarray(ImageOps.exif_transpose(stored).convert("RGB"))
+            assert upright.shape == ((28, 16, 3) if orientation > 4 else (16, 28, 3))
+            cut = upright[6:22] if orientation > 4 else upright[:, 6:22]
+            np.testing.assert_array_equal(pixels.permute(1, 2, 0).numpy(), cut)
+
     def test_omniglot_is_white_on_black_for_the_net(self, tmp_path: Path) -> None:
         write_omniglot(tmp_path / "omniglot.zip")
         source = opened("omniglot", tmp_path)
@@ -90,7 +112,14 @@ class TestAsInTraining:
         with zipfile.ZipFile(tmp_path / "omniglot.zip") as archive:
             pixels = preparation.pixels([archive.read(name)])
         assert torch.equal(pixels[0], resized(source, 7, 0, 28))
+        cut = of(source, 28, 1, resize="crop")
+        assert (cut.inverted, cut.resize) == (True, "crop")
         assert not Preparation.of(opened("glyphs"), 28, 1, "unit").inverted
+
+    def test_a_rule_that_was_asked_for_wins_over_the_sources(self) -> None:
+        source = opened("glyphs")  # whose bilinear rule becomes anti-aliased for photos
+        found = {resize: of(source, 28, 1, resize=resize).resize for resize in (None, *RESIZES)}
+        assert found == {None: "antialiased"} | {resize: resize for resize in RESIZES}
 
     def test_glyphs_need_no_resizing(self) -> None:
         source = opened("glyphs")
@@ -191,8 +220,9 @@ def test_impossible_preparations_are_refused(values: dict[str, object]) -> None:
         Preparation.model_validate({"size": 28, "channels": 3} | values)
 
 
-def test_every_resize_rule_has_its_name() -> None:
+def test_every_resize_rule_and_scaling_has_its_name() -> None:
     assert set(RESIZES) == set(Preparation.model_fields["resize"].annotation.__args__)
+    assert set(SCALINGS) == set(Preparation.model_fields["scale"].annotation.__args__)
 
 
 class TestClassPictures:

@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from support.glyph_tasks import episode
 from support.runs import run, tiny
-from tasknorm import audit
+from tasknorm import audit, play
+from tasknorm.data import SCALINGS
+from tasknorm.data.formats.pixels import RESIZES
 from tasknorm.errors import SettingsError
 from tasknorm.learners import accuracy, first_output
 from tasknorm.play import Playable, embedded_learner, of_run
@@ -66,6 +68,14 @@ def test_the_page_knows_each_layer(playable: Playable) -> None:
     for model in about["models"]:
         assert [layer["name"] for layer in model["layers"]] == [f"blocks.{i}.norm" for i in range(4)]
         assert all((layer["alpha"] is not None) == (model["norm"] == "TaskNorm-I") for layer in model["layers"])
+
+
+def test_the_page_knows_every_scaling_and_resizing() -> None:
+    """Names are looked up in its scripts; `test_page` compares the numbers."""
+    page = Path(play.__file__).parent / "page"
+    worker, pictures = ((page / name).read_text() for name in ("worker.js", "pictures.js"))
+    assert all(f"\n  {name}: " in worker for name in SCALINGS)
+    assert all(f'rule === "{name}"' in pictures for name in RESIZES if name != "antialiased")
 
 
 def test_a_run_brings_all_norms_that_share_its_training(tmp_path: Path, glyph_cache: None) -> None:

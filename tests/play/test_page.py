@@ -283,13 +283,13 @@ def test_dropped_files_become_examples(page: Watched) -> None:
     page.page.wait_for_selector("text=A now has 1 example.")
 
 
-def test_a_run_of_photos(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("resize", [None, "crop"])
+def test_a_run_of_photos(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resize: str | None) -> None:
     """Photos become what the run's own preparation makes of them, and the answers are its learner's."""
     monkeypatch.chdir(tmp_path)
     write_pets(tmp_path / "pets")
-    settings = tiny(
-        source=f"folder:{tmp_path / 'pets'}", norm="TaskNorm-I", image_size=16, iterations=2, validate_every=0
-    )
+    few = {"image_size": 16, "iterations": 2, "validate_every": 0, "resize": resize, "scale": "centred"}
+    settings = tiny(source=f"folder:{tmp_path / 'pets'}", norm="TaskNorm-I", **few)
     run(settings, tmp_path / "run")
     with served(of_run(tmp_path / "run", for_browser=False)) as server:
         page = Watched(browser.new_page(), server.address)

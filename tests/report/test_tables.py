@@ -65,6 +65,15 @@ def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
     assert "Exception: 400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
 
 
+def test_augmentation_and_another_resizing_are_said():
+    rows = row("LN", "mini_imagenet", 5, 1, 0.5, 0.01, maml=True)
+    plain = {"learner": "maml", "source": "mini_imagenet", "norm": "LN"}
+    changed = plain | {"augment": "flip,crop", "resize": "crop"}
+    notes = " ".join(paper_table([record(rows, **changed)], "maml_results").notes)
+    assert "images resized by crop (the data set's rule), training images augmented by crop,flip (nothing)" in notes
+    assert "augmented" not in " ".join(paper_table([record(rows, **plain)], "maml_results").notes)
+
+
 def test_final_weights_serve_where_there_are_no_best_ones():
     rows = row("LN", "omniglot_vinyals", 5, 1, 0.9, 0.01, weights=("final",))
     records = [record(rows, learner="protonets", source="omniglot_vinyals", norm="LN")]

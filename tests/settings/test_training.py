@@ -73,6 +73,12 @@ def test_the_papers_protocols(given, expected):
         ({"source": "glyphs,,dtd"}, ["source must be different names", "'glyphs,,dtd'"]),
         ({"test_sources": "dtd,dtd"}, ["test_sources must be different names"]),
         ({"test_targets": "all,each"}, ["test_targets must be one or more of all, example, class"]),
+        ({"augment": "flip,spin"}, ["augment must be one or more of crop, flip, colour", "'flip,spin'"]),
+        ({"augment": "flip,flip"}, ["augment must be different names"]),
+        ({"augment": ""}, ["augment must be different names"]),
+        ({"resize": "stretch"}, ["resize", "'crop'", "'stretch'"]),
+        ({"scale": "imagenet"}, ["scale", "'centred'", "'imagenet'"]),
+        ({"image_size": 1025}, ["image_size", "1024", "got 1025"]),
         ({"test_ways": "5,x"}, ["test_ways must be numbers of at least 2"]),
         ({"test_ways": "5,20"}, ["test_ways=5,20 contradicts way=5"]),
         ({"learner": "cnaps", "test_ways": "5"}, ["test_ways=5 contradicts sampling=variable"]),
@@ -99,6 +105,14 @@ def test_lists_by_commas_or_as_lists():
     assert settings.tested_ways == (5, 20)
     assert Settings.of({"learner": "cnaps"}).tested_ways == (None,)
     assert Settings.of({"learner": "maml", "test_sources": "omniglot"}).tested_sources == ("omniglot",)
+
+
+def test_augmentations_have_one_order():
+    names = [Settings.of({"augment": augment}) for augment in ("colour,crop", ["crop", "colour"], "crop, colour")]
+    assert {settings.augment for settings in names} == {"crop,colour"}
+    assert names[0].augmentations == ("crop", "colour")
+    assert Settings.of({}).augmentations == ()
+    assert Settings.of(names[0].values()) == names[0]
 
 
 def test_settings_are_frozen():

@@ -13,7 +13,7 @@ from tasknorm import NORMS, nets
 from tasknorm.errors import SettingsError, WeightsError
 from tasknorm.runs import settled
 from tasknorm.settings import PretrainSettings, Settings
-from tasknorm.training.pretraining import augmented, load_pretrained, pretrain
+from tasknorm.training.pretraining import load_pretrained, pretrain
 
 
 @pytest.fixture
@@ -54,6 +54,13 @@ def test_it_learns_goes_on_and_loads_into_every_norm(settings, tmp_path, capsys)
         load_pretrained(nets.protonets_conv4(NORMS["LN"]), path)
 
 
+def test_photos_can_be_cut_to_squares(settings, tmp_path):
+    short = settings.model_copy(update={"epochs": 1, "scale": "centred"})
+    stretched, cut = (pretrain(short.model_copy(update={"resize": r}), tmp_path / str(r)) for r in (None, "crop"))
+    assert cut["settings"]["resize"] == "crop"
+    assert cut["epochs"] != stretched["epochs"]
+
+
 def test_what_goes_on_keeps_its_settings(settings, tmp_path):
     (tmp_path / "run").mkdir()
     assert settled(PretrainSettings, {"epochs": "2"}, tmp_path / "run", False).epochs == 2
@@ -69,17 +76,6 @@ def test_what_goes_on_keeps_its_settings(settings, tmp_path):
         settled(Settings, {}, tmp_path / "run", True)
     with pytest.raises(SettingsError, match="this folder is not empty; add --resume to continue its pretraining"):
         settled(PretrainSettings, {}, tmp_path / "run", False)
-
-
-def test_augmentation_moves_and_mirrors_each_image():
-    random = torch.Generator().manual_seed(0)
-    images = torch.arange(4 * 25, dtype=torch.uint8).view(4, 1, 5, 5)
-    assert torch.equal(augmented(images, 0, False, random), images)
-    mirrored = augmented(images, 0, True, random)
-    assert {torch.equal(a, b) or torch.equal(a, b.flip(-1)) for a, b in zip(mirrored, images, strict=True)} == {True}
-    moved = augmented(images, 2, False, random)
-    assert moved.shape == images.shape
-    assert not torch.equal(moved, images)
 
 
 def test_errors_name_the_setting():

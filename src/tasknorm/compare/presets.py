@@ -81,6 +81,7 @@ def pretraining_of(settings: Settings) -> PretrainSettings:
             "net": settings.net,
             "image_size": settings.image_size,
             "scale": settings.scale,
+            "resize": settings.resize,
             "epochs": EPOCHS,
             "divide_every": EPOCHS - 1,
             "batch": 64,

@@ -8,16 +8,17 @@ from tasknorm.data.downloads.fetch import fetch
 from tasknorm.data.enough_images import large_enough, task_classes
 from tasknorm.data.folds import folded
 from tasknorm.data.formats.dataset_spec import read_spec, write_spec
-from tasknorm.data.formats.pixels import MAX_PIXELS, Pixels, bilinear, pixels_said
+from tasknorm.data.formats.pixels import MAX_PIXELS, Pixels, ResizeName, bilinear, pixels_said
 from tasknorm.data.formats.tfrecords import write_records
 from tasknorm.data.importing import import_source
 from tasknorm.data.left_out import LeftOut, keep_left_out, left_out_classes, left_out_images, tell_left_out
 from tasknorm.data.listing import listed
 from tasknorm.data.picture_files import class_pictures, named_pictures
 from tasknorm.data.places import cache_folder, data_folder
-from tasknorm.data.preparation import Picture, Pictures, Preparation, Prepared, listed_pictures
+from tasknorm.data.preparation import LARGEST_SIDE, Picture, Pictures, Preparation, Prepared, listed_pictures
+from tasknorm.data.sampling.augmentation import AUGMENTATIONS, augmented, shifted
 from tasknorm.data.sampling.episode_images import Draw, Sampler, statistics
-from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, scaled, signed, standard, unit
+from tasknorm.data.sampling.episodes import SCALINGS, Episodes, Images, Scale, centred, scaled, signed, standard, unit
 from tasknorm.data.sampling.samplers import FixedSampler, Mixture, VariableSampler
 from tasknorm.data.sorting import class_folders, copy_into
 from tasknorm.data.sources.folder import Folder
@@ -29,6 +30,8 @@ from tasknorm.data.usable import usable
 from tasknorm.errors import DataError
 
 __all__ = [
+    "AUGMENTATIONS",
+    "LARGEST_SIDE",
     "MAX_PIXELS",
     "SCALINGS",
     "SOURCES",
@@ -48,14 +51,18 @@ __all__ = [
     "Pixels",
     "Preparation",
     "Prepared",
+    "ResizeName",
     "Sampler",
+    "Scale",
     "Source",
     "Spec",
     "Split",
     "VariableSampler",
+    "augmented",
     "bad_images",
     "bilinear",
     "cache_folder",
+    "centred",
     "chosen_split",
     "class_folders",
     "class_pictures",
@@ -80,6 +87,7 @@ __all__ = [
     "read_spec",
     "scaled",
     "sheet",
+    "shifted",
     "signed",
     "standard",
     "statistics",

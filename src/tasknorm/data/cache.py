@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.blocks import BLOCK, Checksums, damaged, mapped
-from tasknorm.data.formats.pixels import Pixels
+from tasknorm.data.formats.pixels import RESIZES, Pixels, Resize, ResizeName
 from tasknorm.data.places import cache_folder
-from tasknorm.data.sources.source import Source, images_by_class, pieces
+from tasknorm.data.sources.source import Source, chosen_resize, images_by_class, pieces
 from tasknorm.errors import DataError, at, one_line, reason
 from tasknorm.files import atomic_file, write_atomically
 from tasknorm.machine import in_order, read_json
@@ -70,15 +70,23 @@ class Cached:
         size: height and width.
         channels: 3 repeats a grey image's channel; the source's own number if left out.
         folder: the folder of caches; the platform's usual one if left out.
+        resize: how images are brought to `size`, a name in `RESIZES`; the source's own rule if left out.
 
     Raises:
         DataError: if an image is bad, or the disk is full; a cache that was there before stays whole.
     """
 
-    def __init__(self, source: Source, size: int, channels: int | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        size: int,
+        channels: int | None = None,
+        folder: Path | None = None,
+        resize: ResizeName | None = None,
+    ) -> None:
         self.spec, self.size = source.spec, size
         self.channels = channels or source.channels
-        pixels = _opened(source, size, folder or cache_folder())
+        pixels = _opened(source, size, chosen_resize(source, resize), folder or cache_folder())
         self._rows = pixels.reshape(len(pixels), -1)  # (images, channels * size * size)
         self._stored = pixels.shape[1]
         self._starts = np.cumsum([0, *images_by_class(source.spec)])
@@ -102,11 +110,11 @@ def with_channels(images: Pixels, channels: int) -> Pixels:
     return np.repeat(images, channels, axis=1)
 
 
-def _opened(source: Source, size: int, folder: Path) -> Pixels:
+def _opened(source: Source, size: int, resize: Resize, folder: Path) -> Pixels:
     if not any(images_by_class(source.spec)):
         raise DataError(f"{one_line(source.spec.name)}: there are no images to cache; check its files")
     wanted = Wanted(FORMAT, size, source.fingerprint(), digest(source.spec))
-    index = folder / f"{cache_name(source, f'{size}px')}.json"
+    index = folder / f"{cache_name(source, f'{size}px', resize)}.json"
     look = secrets.randbits(64)  # the same blocks at each look: what was found damaged stays so
     if (pixels := _whole(index, wanted, look)) is not None:
         return pixels
@@ -114,7 +122,7 @@ def _opened(source: Source, size: int, folder: Path) -> Pixels:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(index.with_suffix(".lock")):
             if (pixels := _whole(index, wanted, look)) is None:  # unless another process made it meanwhile
-                _write(source, size, index, wanted)
+                _write(source, size, resize, index, wanted)
                 pixels = _whole(index, wanted, look)
     except OSError as error:
         raise DataError(
@@ -155,14 +163,15 @@ def _read_index(index: Path) -> Index:
 
 
 def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
-    """What is wrong with the caches of a source, of any size: every byte is compared with its checksum.
+    """What is wrong with the caches of a source, of any size and resizing: every byte is compared with its checksum.
 
     Args:
         source: whose caches.
         folder: the folder of caches; the platform's usual one if left out.
     """
-    name, place = cache_name(source, "*px").rsplit("*", 1)
-    for index in sorted((folder or cache_folder()).glob(f"{name}[0-9]*{place}.json")):
+    for index in sorted(
+        {index for resize in (source.resize, *RESIZES.values()) for index in _indices(source, resize, folder)}
+    ):
         try:
             found = _read_index(index)
             with mapped(index.parent / found.images, found.shape, found.checksums) as pixels:
@@ -180,13 +189,19 @@ def damaged_caches(source: Source, folder: Path | None = None) -> Iterator[str]:
                 )
 
 
-def _write(source: Source, size: int, index: Path, wanted: Wanted) -> None:
+def _indices(source: Source, resize: Resize, folder: Path | None) -> list[Path]:
+    """The index of each size at which a source's images, resized like this, are cached."""
+    name, place = cache_name(source, "*px", resize).rsplit("*", 1)
+    return list((folder or cache_folder()).glob(f"{name}[0-9]*{place}.json"))
+
+
+def _write(source: Source, size: int, resize: Resize, index: Path, wanted: Wanted) -> None:
     """Images first, then the index that names them; what either replaces is removed last."""
     outdated = [*index.parent.glob(f"{index.stem}.*.npy"), *index.parent.glob(f".{index.stem}.*.part")]
     images = index.with_name(f"{index.stem}.{uuid4().hex[:12]}.npy")
     try:
         with atomic_file(images) as file:
-            shape, checksums = _fill(file, source, size)
+            shape, checksums = _fill(file, source, size, resize)
         content = wanted._asdict() | {"images": images.name, "shape": list(shape)}
         content |= {"classes": source.spec.class_names, "checksums": checksums}
         write_atomically(index, json.dumps(content).encode())
@@ -197,7 +212,7 @@ def _write(source: Source, size: int, index: Path, wanted: Wanted) -> None:
         path.unlink(missing_ok=True)
 
 
-def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], list[int]]:
+def _fill(file: BinaryIO, source: Source, size: int, resize: Resize) -> tuple[tuple[int, ...], list[int]]:
     """Write every image as `.npy`; not through a map, so that a full disk is an error and no signal.
 
     Returns:
@@ -210,7 +225,7 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], l
     parts = pieces(source.spec, PIECE)
     checksums = Checksums()
     with Progress(f"preparing {one_line(source.spec.name)}", shape[0], "images") as progress:
-        for images in in_order(lambda part: _decoded(source, part, size), parts, workers, 2 * workers):
+        for images in in_order(lambda part: _decoded(source, part, size, resize), parts, workers, 2 * workers):
             content = images.tobytes()
             file.write(content)
             checksums.add(content)
@@ -218,18 +233,24 @@ def _fill(file: BinaryIO, source: Source, size: int) -> tuple[tuple[int, ...], l
     return shape, checksums.all()
 
 
-def _decoded(source: Source, part: tuple[int, range], size: int) -> Pixels:
+def _decoded(source: Source, part: tuple[int, range], size: int, resize: Resize) -> Pixels:
     """`(images, channels, size, size)`."""
     class_id, numbers = part
     with bad_images_can_be_skipped():
-        images = [source.resize(source.image(class_id, number), size) for number in numbers]
+        images = [resize(source.image(class_id, number), size) for number in numbers]
     return np.stack(images).transpose(0, 3, 1, 2)
 
 
-def cache_name(source: Source, what: str) -> str:
-    """The name of a file about a source; sources of one name are told apart by their place and how they are read."""
+def cache_name(source: Source, what: str, resize: Resize | None = None) -> str:
+    """The name of a file about a source; sources of one name are told apart by their place and how they are read.
+
+    Args:
+        source: whose file.
+        what: what the file holds.
+        resize: how images are brought to one size; the source's own rule if left out.
+    """
     name = re.sub(r"[^\w-]", "_", source.spec.name)  # a stranger's spec may name anything
-    place = digest((source.origin, source.channels, source.resize.__name__))[:12]
+    place = digest((source.origin, source.channels, (resize or source.resize).__name__))[:12]
     return f"{name}-{what}-{place}"
 
 

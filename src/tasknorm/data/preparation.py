@@ -14,8 +14,8 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor
 
-from tasknorm.data.formats.pixels import RESIZES, Pixels, decoded, pictured
-from tasknorm.data.sampling.episodes import SCALINGS
+from tasknorm.data.formats.pixels import RESIZES, Pixels, ResizeName, decoded, pictured
+from tasknorm.data.sampling.episodes import SCALINGS, Scale
 from tasknorm.data.sources.source import Source
 from tasknorm.errors import DataError, at, reason
 from tasknorm.machine import read_regular
@@ -24,6 +24,7 @@ Picture: TypeAlias = str | Path | bytes | Image.Image | NDArray[np.generic] | Te
 Pictures: TypeAlias = "Picture | Sequence[Picture] | Prepared"
 
 LARGEST_FILE = 1 << 28  # bytes of an image file
+LARGEST_SIDE = 1024  # pixels of an image for the net
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,28 @@ class Preparation(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    size: int = Field(ge=1, le=1024)
+    size: int = Field(ge=1, le=LARGEST_SIDE)
     channels: Literal[1, 3]
-    scale: Literal["unit", "signed", "standard"] = "unit"
-    resize: Literal["antialiased", "bilinear", "lanczos", "nearest"] = "antialiased"
+    scale: Scale = "unit"
+    resize: ResizeName = "antialiased"
     inverted: bool = False
 
     @classmethod
-    def of(cls, source: Source, size: int, channels: int, scale: str) -> Self:
+    def of(cls, source: Source, size: int, channels: int, scale: str, resize: ResizeName | None = None) -> Self:
         """The preparation of images like those of a source, for a net of this image size and number of channels.
 
         Bilinear resizing without anti-aliasing, the protocol of Meta-Dataset, becomes anti-aliased: one's own photos
         are much larger than the net's images (see `formats.pixels`).
+
+        Args:
+            source: whose images.
+            size: height and width for the net.
+            channels: of the net's images.
+            scale: a name in `SCALINGS`.
+            resize: a name in `RESIZES`, if the net's images were not resized by the source's own rule.
         """
         names = {resize: name for name, resize in RESIZES.items() if name != "bilinear"}
-        resize = names.get(source.resize, "antialiased")
+        resize = resize or names.get(source.resize, "antialiased")
         inverted = source.spec.name.startswith("omniglot") and source.resize is RESIZES["nearest"]
         return cls.model_validate(
             {"size": size, "channels": channels, "scale": scale, "resize": resize, "inverted": inverted}

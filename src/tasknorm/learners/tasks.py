@@ -109,7 +109,7 @@ def _check_scale(images: Tensor) -> None:
     if not (images.is_floating_point() or images.is_complex()):
         raise ValueError(
             f"images must be floats, scaled as in the net's training, got {images.dtype}; to scale bytes to [0, 1], "
-            "use x.float() / 255 (tasknorm.data has the scalings unit, signed and standard)"
+            "use x.float() / 255 (tasknorm.data has the scalings unit, signed, standard and centred)"
         )
     if images.ndim < 4 or images.numel() == 0 or images.is_complex() or is_traced():
         return  # inputs that are not images may have any range

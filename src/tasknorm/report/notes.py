@@ -23,7 +23,10 @@ WORDS = {
     "max_context": "at most {} context images at meta-train",
     "meta_batch": "{} tasks per iteration",
     "learning_rate": "learning rate {}",
+    "resize": "images resized by {}",
+    "augment": "training images augmented by {}",
 }
+UNSAID = {"resize": "the data set's rule", "augment": "nothing"}  # what it means that such a setting is None
 
 
 def notes(name: str, found: Entries) -> list[str]:
@@ -129,11 +132,11 @@ def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
     different: dict[str, dict[tuple[str, str], set[str]]] = {}
     for row, e in found:
         s = e.record.settings
-        paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context")}
+        paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context", *UNSAID)}
         paper |= _papers(e)
         paper |= {"net": "resnet18", "image_size": 84, "train_way": s.train_way} if kind.variable else {}
         for key in WORDS:
-            ours, theirs = str(getattr(s, key)), str(paper[key])
+            ours, theirs = (str(UNSAID.get(key) if v is None else v) for v in (getattr(s, key), paper[key]))
             if ours != theirs:
                 different.setdefault(key, {}).setdefault((ours, theirs), set()).add(row)
     texts = []

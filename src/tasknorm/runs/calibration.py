@@ -67,9 +67,8 @@ def keep_calibration(settings: Settings, files: RunFolder, norms: Sequence[str])
     Raises:
         DataError: if the run's data are not there.
     """
-    preparation = Preparation.of(
-        opened_once(settings.sources[0]), settings.image_size, channels_of(settings), settings.scale
-    )
+    source, channels = opened_once(settings.sources[0]), channels_of(settings)
+    preparation = Preparation.of(source, settings.image_size, channels, settings.scale, settings.resize)
     before = read_calibration(files)
     found = {} if before is None else dict(before.norms)
     for norm in norms:

@@ -20,6 +20,7 @@ from tasknorm.data import (
     Images,
     LeftOut,
     Mixture,
+    ResizeName,
     Sampler,
     Source,
     Spec,
@@ -94,7 +95,7 @@ def task_of(
     sources: Sequence[str] | None = None,
     way: int | None = None,
 ) -> Callable[[int], Episode]:
-    """Task number i of a split, scaled for the net.
+    """Task number i of a split, scaled for the net; images of training tasks are augmented before.
 
     Args:
         settings: the run's settings.
@@ -106,9 +107,12 @@ def task_of(
     channels = channels_of(settings)
     chosen = [opened_once(source, settings.skip_bad) for source in sources or settings.sources]
     samplers = [sampler_of(settings, source.spec, split, way) for source in chosen]
-    images = [images_of(source, settings.image_size, channels) for source in chosen]  # last: it may take an hour
+    images = [
+        images_of(source, settings.image_size, channels, settings.resize) for source in chosen
+    ]  # last: it may take an hour
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers)
-    episodes = Episodes(images, sampler, settings.seed if seed is None else seed)
+    augment = settings.augmentations if split == "train" else ()
+    episodes = Episodes(images, sampler, settings.seed if seed is None else seed, augment=augment)
     return lambda number: scaled(episodes[number], SCALINGS[settings.scale])
 
 
@@ -119,13 +123,15 @@ def prepare(settings: Settings) -> None:
         DataError: if an image is bad; names it.
     """
     for source in settings.all_sources:
-        images_of(opened_once(source, settings.skip_bad), settings.image_size, channels_of(settings))
+        chosen = opened_once(source, settings.skip_bad)
+        images_of(chosen, settings.image_size, channels_of(settings), settings.resize)
 
 
-def images_of(source: Source, size: int, channels: int) -> Images:
+def images_of(source: Source, size: int, channels: int, resize: ResizeName | None = None) -> Images:
     """A source's images from its cache, or straight from its files where a cache would fill a disk."""
     needed = sum(images_by_class(source.spec)) * source.channels * size**2
-    return Cached(source, size, channels) if needed <= LARGEST_CACHE else Direct(source, size, channels)
+    kind = Cached if needed <= LARGEST_CACHE else Direct
+    return kind(source, size, channels, resize=resize)
 
 
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:

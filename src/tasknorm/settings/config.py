@@ -32,6 +32,14 @@ def joined(value: Any) -> Any:
 
 Names = Annotated[str, BeforeValidator(joined)]
 Fold = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,3}/[1-9][0-9]{0,3}$")]
+SCALE = (
+    "How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), by ImageNet's mean and deviation (standard), or by "
+    "(x - 127) / 128 of bytes (centred), as EfficientNet-Lite's weights want it."
+)
+RESIZE = (
+    "How images are brought to their size; crop cuts out the centre square, the others stretch. Default: the rule of "
+    "the source."
+)
 FOLD = "Test on this fold of the classes and train on the others, such as 2/5. Default: the source's own splits."
 
 

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
+from tasknorm.data import LARGEST_SIDE, ResizeName, Scale
 from tasknorm.errors import SettingsError
-from tasknorm.settings.config import FOLD, Fold, about, in_words
+from tasknorm.settings.config import FOLD, RESIZE, SCALE, Fold, about, in_words
 
 
 class PretrainSettings(BaseModel):
@@ -20,10 +21,9 @@ class PretrainSettings(BaseModel):
 
     source: str = Field("glyphs", description="Data set name, or the path of a folder or archive.")
     net: Literal["resnet18", "resnet-small"] = Field("resnet18", description="Network of the feature extractor.")
-    image_size: int = Field(84, ge=1, description="Height and width of the images, in pixels.")
-    scale: Literal["unit", "signed", "standard"] = Field(
-        "signed", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
-    )
+    image_size: int = Field(84, ge=1, le=LARGEST_SIDE, description="Height and width of the images, in pixels.")
+    resize: ResizeName | None = about(RESIZE)
+    scale: Scale = Field("signed", description=SCALE)
     epochs: int = Field(125, ge=1, description="Number of passes over all images.")
     batch: int = Field(256, ge=2, description="Number of images in each step.")
     learning_rate: float = Field(0.1, gt=0, description="Learning rate of SGD with momentum 0.9.")

@@ -17,12 +17,13 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from tasknorm.data import AUGMENTATIONS, LARGEST_SIDE, ResizeName, Scale
 from tasknorm.episode import TARGETS
 from tasknorm.errors import SettingsError, one_line, short
 from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
 from tasknorm.nets import NETS
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
-from tasknorm.settings.config import FOLD, Fold, Names, about, choice_error, in_words, joined
+from tasknorm.settings.config import FOLD, RESIZE, SCALE, Fold, Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
 SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
@@ -69,9 +70,11 @@ class Settings(BaseModel):
     targets: int = Field(ge=1, description="Number of target images for each class at meta-test.")
     train_way: int = Field(ge=2, description="Number of classes in a task at meta-train.")
     train_targets: int = Field(ge=1, description="Number of target images for each class at meta-train.")
-    image_size: int = Field(ge=1, description="Height and width of the images, in pixels.")
-    scale: Literal["unit", "signed", "standard"] = Field(
-        "unit", description="How pixels are scaled: to [0, 1] (unit), to [-1, 1] (signed), or standardised."
+    image_size: int = Field(ge=1, le=LARGEST_SIDE, description="Height and width of the images, in pixels.")
+    resize: ResizeName | None = about(RESIZE)
+    scale: Scale = Field("unit", description=SCALE)
+    augment: Names | None = about(
+        f"Random changes of training images, separated by commas: {', '.join(AUGMENTATIONS)}. Default: none."
     )
     rotate: bool = Field(False, description="Rotate each class of a task by a random multiple of 90 degrees.")
     skip_bad: bool = Field(
@@ -201,6 +204,11 @@ class Settings(BaseModel):
         return self.model_copy(update={"iterations": length})
 
     @property
+    def augmentations(self) -> tuple[str, ...]:
+        """How training images are changed at random."""
+        return tuple(self.augment.split(",")) if self.augment else ()
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The sources of training tasks."""
         return tuple(self.source.split(","))
@@ -254,7 +262,7 @@ class Settings(BaseModel):
             raise choice_error(value, choices)
         return value
 
-    @field_validator("source", "validation_sources", "test_sources", "test_ways", "test_targets")
+    @field_validator("source", "validation_sources", "test_sources", "test_ways", "test_targets", "augment")
     @classmethod
     def _listed(cls, value: str | None, info: Any) -> str | None:
         parts = [] if value is None else value.split(",")
@@ -264,6 +272,10 @@ class Settings(BaseModel):
             raise ValueError("must be numbers of at least 2, separated by commas")
         if info.field_name == "test_targets" and not set(parts) <= set(TARGETS):
             raise ValueError(f"must be one or more of {', '.join(TARGETS)}, separated by commas")
+        if info.field_name == "augment" and value is not None:
+            if not set(parts) <= set(AUGMENTATIONS):
+                raise ValueError(f"must be one or more of {', '.join(AUGMENTATIONS)}, separated by commas")
+            return ",".join(name for name in AUGMENTATIONS if name in parts)
         return value
 
     @model_validator(mode="after")

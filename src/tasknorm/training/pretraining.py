@@ -27,6 +27,7 @@ from tasknorm.data import (
     keep_left_out,
     left_out_images,
     opened,
+    shifted,
     tell_left_out,
     usable,
 )
@@ -66,7 +67,7 @@ def pretrain(settings: PretrainSettings, folder: Path) -> dict[str, object]:
     if settings.skip_bad:
         keep_left_out(left_out, files.left_out)
         tell_left_out(left_out)
-    images = Cached(source, settings.image_size)
+    images = Cached(source, settings.image_size, resize=settings.resize)
     torch.manual_seed(settings.seed)
     extractor = NETS[settings.net](CBN, image_shape=(source.channels, settings.image_size, settings.image_size))
     split = chosen_split(folded(source.spec, settings.fold), "train")
@@ -130,22 +131,9 @@ def _batches(settings: PretrainSettings, images: Cached, split: Split, epoch: in
         rows = chosen.numpy()
         pixels = torch.from_numpy(images.batch(np.array(split.classes)[labels[rows]], numbers[rows]))
         yield (
-            SCALINGS[settings.scale](augmented(pixels, settings.crop, settings.flip, random)),
+            SCALINGS[settings.scale](shifted(pixels, settings.crop, settings.flip, random)),
             torch.from_numpy(labels[rows]),
         )
-
-
-def augmented(pixels: Tensor, crop: int, flip: bool, random: torch.Generator) -> Tensor:
-    """Each image `(N, C, H, W)` shifted by up to `crop` pixels, its edge repeated, and mirrored half of the time."""
-    count, channels, *sides = pixels.shape
-    shifts = torch.randint(-crop, crop + 1, (2, count, 1), generator=random)
-    down, right = (
-        (torch.arange(side) + shift).clamp(0, side - 1) for side, shift in zip(sides, shifts, strict=True)
-    )  # (N, H), (N, W)
-    if flip:
-        right = torch.where(torch.rand(count, 1, generator=random) < 0.5, right.flip(1), right)
-    image, channel = torch.arange(count).view(-1, 1, 1, 1), torch.arange(channels).view(-1, 1, 1)
-    return pixels[image, channel, down[:, None, :, None], right[:, None, None, :]]
 
 
 def load_pretrained(net: nn.Module, path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from support.data_files import encoded, noise
-from tasknorm.data.formats.pixels import bilinear, decoded, lanczos, nearest
+from tasknorm.data.formats.pixels import antialiased, bilinear, crop, decoded, lanczos, nearest
 from tasknorm.errors import DataError
 
 
@@ -131,5 +131,55 @@ def test_lanczos_is_pillows():
 
 def test_an_image_of_the_right_size_is_left_alone():
     image = noise(6, 10, 10, 3)
-    for resize in (bilinear, nearest, lanczos):
+    for resize in (bilinear, nearest, lanczos, antialiased, crop):
         np.testing.assert_array_equal(resize(image, 10), image)
+
+
+class TestCrop:
+    @pytest.mark.parametrize(("height", "width", "size"), [(40, 80, 10), (90, 30, 10), (12, 20, 24), (50, 150, 100)])
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_it_is_the_shorter_side_scaled_and_the_centre_cut(self, height, width, size, channels):
+        image = noise(7, height, width, channels)
+        scale = size / min(height, width)
+        tall, wide = round(height * scale), round(width * scale)
+        picture = Image.fromarray(image[:, :, 0] if channels == 1 else image)
+        whole = np.asarray(picture.resize((wide, tall), Image.Resampling.BILINEAR)).reshape(tall, wide, channels)
+        top, left = (tall - size) // 2, (wide - size) // 2
+        np.testing.assert_array_equal(crop(image, size), whole[top : top + size, left : left + size])
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 40))
+    def test_it_is_the_definition_in_numpy(self, height, width, size):
+        image = noise(height, height, width, 1)
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        step = side / size
+
+        def rows(count: int, start: int) -> np.ndarray:
+            reach = max(1, step)
+            centres = start + (np.arange(size) + 0.5) * step
+            weights = np.maximum(0, 1 - np.abs(np.arange(count) + 0.5 - centres[:, None]) / reach)
+            return weights / weights.sum(1, keepdims=True)
+
+        expected = rows(height, top) @ image[:, :, 0].astype(np.float64) @ rows(width, left).T
+        found = crop(image, size)
+        assert found.shape == (size, size, 1)
+        assert np.abs(found[:, :, 0] - expected).max() <= 1.02  # rounded after rows and after columns
+
+    def test_a_circle_stays_round(self):
+        y, x = np.mgrid[:120, :200]
+        disc = np.where((y - 59.5) ** 2 + (x - 99.5) ** 2 < 40**2, 255, 0).astype(np.uint8)[:, :, None]
+        found = crop(disc, 60)[:, :, 0] > 127
+        assert found.any(0).sum() == found.any(1).sum() == 40
+        stretched = antialiased(disc, 60)[:, :, 0] > 127
+        assert stretched.any(0).sum() < 30  # what it is about
+
+    def test_of_a_square_it_is_the_whole_and_of_the_right_height_a_cut(self):
+        square, wide = noise(8, 30, 30, 3), noise(9, 16, 41, 3)
+        np.testing.assert_array_equal(crop(square, 12), antialiased(square, 12))
+        np.testing.assert_array_equal(crop(wide, 16), wide[:, 12:28])
+
+    def test_a_strip_needs_no_memory(self):
+        strip = np.full((1, 2_000_000, 3), 9, np.uint8)
+        assert (crop(strip, 96) == 9).all()
+        assert (crop(strip.transpose(1, 0, 2), 96) == 9).all()

@@ -22,6 +22,7 @@ from tasknorm.data import (
     Spec,
     Split,
     VariableSampler,
+    centred,
     scaled,
     signed,
     standard,
@@ -136,6 +137,7 @@ def test_scales_as_the_papers_do():
     x = torch.tensor([0, 51, 255], dtype=torch.uint8).view(1, 3, 1, 1)
     assert unit(x).flatten().tolist() == pytest.approx([0, 0.2, 1])
     assert signed(x).flatten().tolist() == pytest.approx([-1, -0.6, 1])
+    assert centred(x).flatten().tolist() == [-127 / 128, -76 / 128, 1.0]
     expected = [(0 - 0.485) / 0.229, (0.2 - 0.456) / 0.224, (1 - 0.406) / 0.225]
     assert standard(x).flatten().tolist() == pytest.approx(expected)
     images = Numbered()

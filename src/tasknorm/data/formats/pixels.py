@@ -3,14 +3,15 @@
 Meta-Dataset resizes bilinearly with aligned corners and without anti-aliasing (its decoder.py); MAML's
 Omniglot ends up with nearest neighbours, since its images have one bit, and miniImageNet with Lanczos (its
 resize_images.py). Anybody's own photos have no protocol, and are resized with anti-aliasing: a photo is much larger
-than the net's images, and without it most of its pixels would not count.
+than the net's images, and without it most of its pixels would not count. All of these stretch an image to a square;
+`crop` keeps its aspect ratio and loses its margins.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from tasknorm.errors import DataError, reason
 
 Pixels: TypeAlias = NDArray[np.uint8]
 Resize: TypeAlias = Callable[[Pixels, int], Pixels]
+ResizeName: TypeAlias = Literal["antialiased", "bilinear", "crop", "lanczos", "nearest"]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", *(("AVIF",) if features.check("avif") else ()))
 HEIF = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif", b"avis")
@@ -143,6 +145,18 @@ def antialiased(image: Pixels, size: int) -> Pixels:
     return _resampled(image, size, Image.Resampling.BILINEAR)
 
 
+def crop(image: Pixels, size: int) -> Pixels:
+    """The centre square of `(height, width, channels)` as `(size, size, channels)`, anti-aliased: nothing is stretched.
+
+    As if the shorter side were scaled to `size` and the middle of the longer one cut out. The rest is not computed:
+    of a strip of one pixel by a million it would not fit into memory.
+    """
+    height, width = image.shape[:2]
+    side = min(height, width)
+    left, top = (width - side) // 2, (height - side) // 2
+    return _resampled(image, size, Image.Resampling.BILINEAR, (left, top, left + side, top + side))
+
+
 def bilinear(image: Pixels, size: int) -> Pixels:
     """`(height, width, channels)` to `(size, size, channels)`, bilinear with aligned corners."""
     if image.shape[:2] == (size, size):
@@ -157,16 +171,20 @@ def bilinear_planes(planes: Tensor, size: int) -> Tensor:
     return F.interpolate(planes.float(), (size, size), mode="bilinear", align_corners=True).add_(0.5)
 
 
-def _resampled(image: Pixels, size: int, resampling: Image.Resampling) -> Pixels:
+def _resampled(
+    image: Pixels, size: int, resampling: Image.Resampling, box: tuple[int, int, int, int] | None = None
+) -> Pixels:
+    """The image, or what `box` (left, top, right, bottom) shows of it, as a square."""
     if image.shape[:2] == (size, size):
         return image
     picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
-    return np.asarray(picture.resize((size, size), resampling)).reshape(size, size, image.shape[2])
+    return np.asarray(picture.resize((size, size), resampling, box)).reshape(size, size, image.shape[2])
 
 
-RESIZES: dict[str, Resize] = {
+RESIZES: dict[ResizeName, Resize] = {
     "antialiased": antialiased,
     "bilinear": bilinear,
+    "crop": crop,
     "lanczos": lanczos,
     "nearest": nearest,
 }

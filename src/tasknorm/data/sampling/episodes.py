@@ -1,14 +1,14 @@
 """Episodes as tensors: what a trainer or an evaluation iterates over.
 
 Images stay uint8 until the net: `unit`, `signed` and `standard` are the three ways in which the papers scale
-them.
+them, `centred` that of EfficientNet-Lite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import count
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tasknorm.data.formats.pixels import Pixels
+from tasknorm.data.sampling.augmentation import augmented, check_augmentations
 from tasknorm.data.sampling.episode_images import Draw, Sampler
 from tasknorm.data.spec import Spec
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError
 from tasknorm.machine import in_order
+
+Scale: TypeAlias = Literal["unit", "signed", "standard", "centred"]
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -48,6 +51,10 @@ class Episodes:
         seed: of all episodes.
         workers: threads; 0 prepares each episode when it is asked for.
         ahead: how many episodes are kept ready.
+        augment: how images are changed at random: names in `AUGMENTATIONS`. For training only.
+
+    Raises:
+        DataError: if an augmentation is unknown.
 
     >>> from tasknorm.data import Direct, FixedSampler, Glyphs
     >>> images = Direct(Glyphs(), size=28)
@@ -63,10 +70,12 @@ class Episodes:
         seed: int = 0,
         workers: int = 1,
         ahead: int = 8,
+        augment: Collection[str] = (),
     ) -> None:
+        check_augmentations(augment)
         self.images = list(images) if isinstance(images, Sequence) else [images]
         self.sampler, self.seed, self.workers, self.ahead = sampler, seed, workers, ahead
-        self.position = 0
+        self.augment, self.position = tuple(augment), 0
 
     def __getitem__(self, index: int) -> Episode:
         """Episode `index`, whatever the position."""
@@ -76,7 +85,8 @@ class Episodes:
                 f"an episode was drawn from source {draw.source} of the mixture, and images were passed for "
                 f"{len(self.images)}; pass those of each source, in the mixture's order"
             )
-        return _episode(draw, self.images[draw.source])
+        episode = _episode(draw, self.images[draw.source])
+        return augmented(episode, self.augment, self.seed, index) if self.augment else episode
 
     def __iter__(self) -> Iterator[Episode]:
         """Endless, from the position on; the position moves as episodes are handed out."""
@@ -133,7 +143,17 @@ def standard(x: Tensor) -> Tensor:
     return (unit(x) - mean) / std
 
 
-SCALINGS = {"unit": unit, "signed": signed, "standard": standard}
+def centred(x: Tensor) -> Tensor:
+    """uint8 to (x - 127) / 128, about [-1, 1], as the published weights of EfficientNet-Lite want it."""
+    return (x.float() - 127) / 128
+
+
+SCALINGS: dict[Scale, Callable[[Tensor], Tensor]] = {
+    "unit": unit,
+    "signed": signed,
+    "standard": standard,
+    "centred": centred,
+}
 
 
 def scaled(episode: Episode, scale: Callable[[Tensor], Tensor] = unit) -> Episode:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from tasknorm.data.formats.pixels import Pixels, Resize
+from tasknorm.data.formats.pixels import RESIZES, Pixels, Resize, ResizeName
 from tasknorm.data.spec import SPLITS, Spec, Split
 from tasknorm.errors import DataError, one_line
 
@@ -107,6 +107,17 @@ def own_images(name: str) -> bool:
 def shuffled(names: Sequence[str]) -> list[str]:
     """A fixed order of `names` that looks random and is the same on every machine: by their SHA-256."""
     return sorted(names, key=lambda name: hashlib.sha256(name.encode(errors="surrogateescape")).digest())
+
+
+def chosen_resize(source: Source, name: ResizeName | None) -> Resize:
+    """How images are brought to one size: by the rule of this name, or else by the source's own.
+
+    Raises:
+        DataError: if there is no such rule.
+    """
+    if name is not None and name not in RESIZES:
+        raise DataError(f"resize must be one of {', '.join(RESIZES)}, got {name!r}; choose one, or leave it out")
+    return source.resize if name is None else RESIZES[name]
 
 
 def images_by_class(spec: Spec) -> list[int]:

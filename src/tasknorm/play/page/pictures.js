@@ -9,12 +9,15 @@ const sinc = x => (x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x));
 const lanczos = x => (Math.abs(x) < 3 ? sinc(x) * sinc(x / 3) : 0);
 const byte = x => Math.min(255, Math.max(0, Math.round(x)));
 
-/** Which pixels make each new one, and how much each counts: the filter is as wide as the step between new pixels. */
-function weights(from, to, filter, support) {
-  const step = from / to;
+/**
+ * Which pixels make each new one, and how much each counts: the filter is as wide as the step between new pixels.
+ * The new ones stand for `length` of the `from` pixels, from `start` on.
+ */
+function weights(from, to, filter, support, start = 0, length = from) {
+  const step = length / to;
   const reach = support * Math.max(1, step);
   return Array.from({ length: to }, (_, i) => {
-    const centre = (i + 0.5) * step;
+    const centre = start + (i + 0.5) * step;
     const first = Math.max(0, Math.floor(centre - reach + 0.5));
     const last = Math.min(from, Math.floor(centre + reach + 0.5));
     const values = [];
@@ -24,9 +27,9 @@ function weights(from, to, filter, support) {
   });
 }
 
-/** The plane (width, height) filtered to (toWidth, toHeight): along rows, then along columns, as Pillow does. */
-function filtered(plane, width, height, toWidth, toHeight, filter, support) {
-  const across = weights(width, toWidth, filter, support);
+/** What `box` shows of the plane (width, height), filtered to (toWidth, toHeight): rows, then columns, as Pillow does. */
+function filtered(plane, width, height, toWidth, toHeight, filter, support, box = { left: 0, top: 0, width, height }) {
+  const across = weights(width, toWidth, filter, support, box.left, box.width);
   const middle = new Uint8Array(toWidth * height);
   for (let y = 0; y < height; y++)
     across.forEach(({ first, values }, x) => {
@@ -34,7 +37,7 @@ function filtered(plane, width, height, toWidth, toHeight, filter, support) {
       for (let k = 0; k < values.length; k++) sum += values[k] * plane[y * width + first + k];
       middle[y * toWidth + x] = byte(sum);
     });
-  const down = weights(height, toHeight, filter, support);
+  const down = weights(height, toHeight, filter, support, box.top, box.height);
   const made = new Uint8Array(toWidth * toHeight);
   down.forEach(({ first, values }, y) => {
     for (let x = 0; x < toWidth; x++) {
@@ -70,11 +73,19 @@ function bilinear(plane, width, height, size) {
   return made;
 }
 
+/** The centre square: nothing is stretched. */
+function cropped(plane, width, height, size) {
+  const side = Math.min(width, height);
+  const box = { left: (width - side) >> 1, top: (height - side) >> 1, width: side, height: side };
+  return filtered(plane, width, height, size, size, triangle, 1, box);
+}
+
 /** One plane by a resize rule of the learner's preparation. */
 export function resized(plane, width, height, size, rule) {
   if (width === size && height === size) return plane;
   if (rule === "nearest") return nearest(plane, width, height, size);
   if (rule === "bilinear") return bilinear(plane, width, height, size);
+  if (rule === "crop") return cropped(plane, width, height, size);
   if (rule === "lanczos") return filtered(plane, width, height, size, size, lanczos, 3);
   return filtered(plane, width, height, size, size, triangle, 1);
 }

@@ -9,6 +9,7 @@ const SCALINGS = {
   unit: value => value / 255,
   signed: value => value / 127.5 - 1,
   standard: (value, channel) => (value / 255 - MEAN[channel]) / DEVIATION[channel],
+  centred: value => (value - 127) / 128,
 };
 
 /** Images as floats (images, channels, size, size) for the net. */
