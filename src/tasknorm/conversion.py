@@ -143,6 +143,8 @@ def _converted(old: _BatchNorm | Norm, make: Callable[..., Norm], options: dict[
     settings: dict[str, Any] = {"eps": old.eps, "momentum": old.momentum, "affine": _affine(old)}
     if isinstance(old, Norm) and old.fixed:
         settings["running"] = "fixed"
+    if isinstance(old, Norm) and old.unbiased:
+        settings["unbiased"] = True
     settings |= options
     new = make(old.num_features, **settings)
     like = next((tensor for tensor in (*old.parameters(), *old.buffers()) if tensor.is_floating_point()), None)

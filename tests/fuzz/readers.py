@@ -64,7 +64,18 @@ from tasknorm.runs.calibration import OfNorm, RunCalibration, read_calibration
 from tasknorm.runs.curves import curves
 from tasknorm.runs.meta_test import loaded
 from tasknorm.settings import PretrainSettings, Settings, read_config
-from tasknorm.training import RunFolder, label, last_metrics, load_pretrained, read_weights, weights_of, write_weights
+from tasknorm.training import (
+    RunFolder,
+    as_ours,
+    label,
+    last_metrics,
+    load_pretrained,
+    read_released,
+    read_weights,
+    released_name,
+    weights_of,
+    write_weights,
+)
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 
 Write = Callable[[Path], object]
@@ -434,6 +445,33 @@ def write_run_weights(folder: Path) -> None:
     write_weights(folder / "model.safetensors", weights_of(run_learner()), ABOUT)
 
 
+def write_released(folder: Path) -> None:
+    """As CNAPs' authors released theirs, today's format of torch and the one before version 1.6."""
+    state = small_cnaps().state_dict()
+    named = {theirs: state[name].clone() for name in state if (theirs := released_name(name))}
+    named = {name: t.reshape(1) if name.endswith((".a", ".b")) else t for name, t in named.items()}
+    torch.save(named, folder / "film.pt")
+    torch.save({"epoch": 1, "state_dict": named}, folder / "old.pt.tar", _use_new_zipfile_serialization=False)
+
+
+def read_released_file(folder: Path, name: str) -> None:
+    like = small_cnaps().state_dict()
+    found = as_ours(read_released(folder / name), like, folder / name)
+    assert all(found[name].isfinite().all() and found[name].shape == like[name].shape for name in found)
+
+
+def inside_torch_zip(name: str, content: bytes, other: bytes, random: Random) -> bytes:
+    """Damage a part of the file, mostly the pickled one, and mend the checksums of the zip."""
+    if content[:2] != b"PK":
+        return mutated(content, other, random)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    pickled = next(name for name in files if name.endswith("/data.pkl"))
+    chosen = pickled if random.random() < 0.8 else random.choice(list(files))
+    files[chosen] = mutated(files[chosen], other, random)
+    return zipped(files, zipfile.ZIP_STORED if random.random() < 0.95 else zipfile.ZIP_DEFLATED)
+
+
 # Caches
 
 
@@ -581,6 +619,7 @@ READERS: dict[str, Reader] = {
         lambda folder, name: load_pretrained(extractor(), folder / name),
         weight=1,
     ),
+    "weights of CNAPs' authors": Reader(write_released, read_released_file, inside_torch_zip, weight=1),
     "checkpoint": Reader(write_checkpoints, read_checkpoints, weight=1),
     "checkpoint, checksums mended": Reader(write_checkpoints, damaged_checkpoint, weight=1),
     "predictor": Reader(write_predictor, read_predictor, weight=1),

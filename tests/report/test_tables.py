@@ -40,6 +40,45 @@ def test_maml_shows_the_best_step_beside_the_chosen_one():
     assert table.headings[2:5] == ("TBN †", "TBN by example †", "TBN by class †")
 
 
+# As the authors' README has them.
+CORRECTED = """ILSVRC 50.8 ± 1.1, Omniglot 91.7 ± 0.5, Aircraft 83.7 ± 0.6, Birds 73.6 ± 0.9, Textures 59.5 ± 0.7,
+Quick Draw 74.7 ± 0.8, Fungi 50.2 ± 1.1, VGG Flower 88.9 ± 0.5, Traffic Signs 56.5 ± 1.1, MSCOCO 39.4 ± 1.0,
+MNIST 92.3 ± 0.4, CIFAR10 68.5 ± 0.9, CIFAR100 56.1 ± 1.1"""
+
+
+def test_what_the_authors_corrected_has_lines_of_its_own_and_no_rank():
+    name = "cnaps_meta_dataset"
+    records = variable(name)
+    table = paper_table(records, name)
+    found = {row: texts(table, row, "authors, corrected") for row in published()[name].rows}
+    assert [f"{row} {line['TaskNorm-I'].text}" for row, line in found.items()] == CORRECTED.replace("\n", " ").split(
+        ", "
+    )
+    assert {cell.text for line in found.values() for norm, cell in line.items() if norm != "TaskNorm-I"} == {"—"}
+    assert not any(cell.bold for line in found.values() for cell in line.values())
+    ranks = [item.cells[1].text for item in table.lines if item.kind == "rank"]
+    assert "authors, corrected" not in ranks
+    assert "nor of any average rank" in " ".join(table.notes)
+    for other in set(KINDS) - {name}:
+        assert not published()[other].corrected
+
+
+def test_every_cell_says_on_how_many_tasks_and_seeds_it_rests():
+    def run(norm, shot, tasks):
+        rows = [r | {"tasks": tasks} for r in row(norm, "omniglot", 5, shot, 0.6, 0.01, maml=True)]
+        return record(rows, learner="maml", source="omniglot", norm=norm, shot=shot)
+
+    runs = [run(norm, shot, 600 if shot == 1 else 100) for norm in ("IN", "LN", "BRN") for shot in (1, 5)]
+    notes = paper_table(runs, "maml_results").notes
+    assert "Each of our accuracies rests on 600 test tasks and 1 seed; the paper's on 600 tasks." in notes
+    assert "Exception: 100 test tasks and 1 seed for all columns in Omniglot-5-5." in notes
+    runs[0] = run("IN", 1, 50)
+    notes = paper_table(runs, "maml_results").notes
+    assert "Each of our accuracies rests on 100 test tasks and 1 seed; the paper's on 600 tasks." in notes
+    assert "Exception: 50 test tasks and 1 seed for IN in Omniglot-5-1." in notes
+    assert "Exception: 600 test tasks and 1 seed for BRN, LN in Omniglot-5-1." in notes
+
+
 def test_what_is_missing_is_said():
     table = paper_table(variable("cnaps_meta_dataset", missing=("Aircraft", "MNIST")), "cnaps_meta_dataset")
     assert {cell.text for cell in texts(table, "Aircraft", "ours").values()} == {"—"}

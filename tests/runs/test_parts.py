@@ -9,9 +9,13 @@ import torch
 
 from support.data_files import write_pets
 from support.runs import run, tiny
-from tasknorm.errors import DataError
-from tasknorm.runs.parts import learner_of, task_of, validated_sources
+from tasknorm.errors import DataError, SettingsError
+from tasknorm.norms import Norm
+from tasknorm.runs import Adapter
+from tasknorm.runs.calibration import read_calibration
+from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
 from tasknorm.runs.record import read_record
+from tasknorm.training import RunFolder
 from tasknorm.training.best_weights import is_better
 
 pytestmark = pytest.mark.usefixtures("glyph_cache")
@@ -111,6 +115,34 @@ def test_validation_may_have_sources_of_its_own(tmp_path, pets, only_test):
     assert set(read_record(tmp_path).result["validation"]["sources"]["TaskNorm-I"]) == {"glyphs", f"folder:{pets}"}
     with pytest.raises(DataError, match="leave the others out of validation_sources"):
         validated_sources(mixed(pets, validation_sources=str(only_test)))
+
+
+@pytest.mark.parametrize("learner", ["protonets", "cnaps"])
+@pytest.mark.parametrize("norm", ["TBN", "BRN", "TaskNorm-I"])
+def test_unbiased_variances_reach_every_norm_and_every_norm_that_shares_the_training(learner, norm):
+    changes = {"learner": learner, "net": "resnet-small", "filters": None, "norm": norm}
+    for unbiased in (False, True):
+        settings = tiny(**changes, unbiased=unbiased)
+        for tested in settings.tested_norms:
+            model = as_norm(learner_of(settings), tested, settings)
+            norms = [module for module in model.modules() if isinstance(module, Norm)]
+            assert {each.unbiased for each in norms} == {unbiased}
+    assert not tiny(**changes).unbiased
+
+
+def test_grey_images_become_colour_if_that_is_asked_for():
+    settings = tiny(colour=True)
+    assert task_of(settings, "train")(0).context_x.shape[1] == 3
+    assert learner_of(settings).net.image_shape[0] == 3
+
+
+def test_a_run_without_validation_tasks_is_trained_and_adapted_uncalibrated(tmp_path):
+    settings = tiny(validate_every=0, validation_tasks=0, iterations=2)
+    assert len(run(settings, tmp_path)["accuracies"]) == 1
+    assert read_calibration(RunFolder(tmp_path)).norms == {}
+    assert Adapter(tmp_path).preparation.size == 28
+    with pytest.raises(SettingsError, match="validation_tasks=0 contradicts validate_every=5"):
+        tiny(validation_tasks=0)
 
 
 def test_several_ways_with_one_net(tmp_path):

@@ -21,6 +21,7 @@ VERBS = {
     "export": "Write a predictor or a learner as a program: ONNX, or PyTorch's own.",
     "serve": "Serve few-shot classifiers over HTTP.",
     "pretrain": "Train a feature extractor, for CNAPs and NCM.",
+    "import-cnaps": "Make a run from the weights that CNAPs' authors released.",
     "reproduce": "Re-run the paper's tables and figures.",
     "report": "Put finished runs beside the paper's numbers.",
     "play": "Open a page that learns what you draw.",
@@ -41,7 +42,7 @@ class Verbs(TyperGroup):
         if stand_in is None or name not in VERBS:
             return name, stand_in, rest
         with errors():  # an extra that is not installed
-            command = get_command(import_module(f"tasknorm.cli.{name}").app)
+            command = get_command(import_module(f"tasknorm.cli.{name.replace('-', '_')}").app)
         command.name = name
         return name, command, rest
 

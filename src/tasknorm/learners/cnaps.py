@@ -186,16 +186,17 @@ def _size(extractor: nn.Module) -> tuple[int, int]:
 
 def _own_batch(norm: NormMaker) -> NormMaker:
     """The same norm, or TBN in place of a norm with running moments."""
-    return lambda channels: TBN(channels) if _by_running(norm(channels)) else norm(channels)
 
+    def made(channels: int) -> nn.Module:
+        own = norm(channels)
+        return TBN(channels, unbiased=own.unbiased) if isinstance(own, Norm) and own.by_running else own
 
-def _by_running(norm: nn.Module) -> bool:
-    return isinstance(norm, Norm) and norm.by_running
+    return made
 
 
 def _check_encoder(encoder: SetEncoder) -> None:
     for norm in encoder.norms:
-        if _by_running(norm):
+        if isinstance(norm, Norm) and norm.by_running:
             raise ValueError(
                 f"CNAPs' set encoder cannot use running moments, got a set encoder with {norm.label}; convert the "
                 'extractor alone: tasknorm.convert(learner, ..., where="extractor.*")'

@@ -61,6 +61,11 @@ class Entry:
         return self.result.accuracy
 
     @property
+    def seeds(self) -> int:
+        """The number of trainings that the accuracy is of, each with a seed of its own."""
+        return 1
+
+    @property
     def maximum(self) -> Accuracy:
         """The accuracy; with MAML, after the step that does best on the test tasks, as in the paper."""
         return self.result.maximum

@@ -1,4 +1,5 @@
-"""The paper's own numbers: every table with its means, intervals, bold print and average ranks."""
+"""The paper's own numbers: every table with its means, intervals, bold print and average ranks; and what its authors
+corrected later."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from tasknorm.evaluation import Accuracy
 
@@ -21,6 +23,7 @@ class PublishedTable:
         bold: the columns that each row prints in bold.
         held_out: rows of data sets that meta-training does not see.
         average_rank: by column, as printed, with two decimals; columns without one are left out.
+        corrected: scores that the authors published again after the paper, by row and column; in no average rank.
     """
 
     name: str
@@ -29,6 +32,7 @@ class PublishedTable:
     bold: dict[str, set[str]]
     held_out: tuple[str, ...]
     average_rank: dict[str, float]
+    corrected: dict[str, dict[str, Accuracy]]
 
 
 @cache
@@ -53,5 +57,12 @@ def published() -> dict[str, PublishedTable]:
             {row: {c for c, (*_, is_bold) in line.items() if is_bold} for row, line in cells.items()},
             tuple(table["held_out"]),
             table["average_rank"],
+            _corrected(table.get("corrected")),
         )
     return found
+
+
+def _corrected(values: dict[str, Any] | None) -> dict[str, dict[str, Accuracy]]:
+    if values is None:
+        return {}
+    return {row: {values["column"]: Accuracy(mean / 100, ci / 100)} for row, (mean, ci) in values["rows"].items()}

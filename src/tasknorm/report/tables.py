@@ -15,7 +15,8 @@ from tasknorm.runs import Record
 
 
 def paper_table(records: Sequence[Record], name: str) -> Table:
-    """One of the paper's tables: for each row our accuracies, then the paper's; average ranks at the bottom."""
+    """One of the paper's tables: for each row our accuracies, then the paper's and those that its authors corrected
+    later; average ranks at the bottom."""
     paper, found = published()[name], entries(records, name)
     ours = _lines_of_ours(KINDS[name].learner, found)
     lines: list[Line] = []
@@ -26,6 +27,9 @@ def paper_table(records: Sequence[Record], name: str) -> Table:
             lines.append(_score_line(named, who, scores[row], paper.columns, rule and bool(named)))
         texts = (Cell(str(printed[c]), c in paper.bold[row]) for c in paper.columns)
         lines.append(line(["", "paper", *texts], "paper"))
+        if again := paper.corrected.get(row):
+            said = (str(again[c]) if c in again else "" for c in paper.columns)
+            lines.append(line(["", "authors, corrected", *said], "paper"))
     lines += _rank_lines(paper, ours)
     headings = ("", "", *(Column.named(column).heading for column in paper.columns))
     title = f"{KINDS[name].title}: accuracy in %, ± 95 % interval"

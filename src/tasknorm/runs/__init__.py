@@ -2,6 +2,7 @@
 
 from tasknorm.runs.adaptation import Adapter, adapted
 from tasknorm.runs.export import export_run, served_norms
+from tasknorm.runs.importing import import_cnaps
 from tasknorm.runs.kinds import run_of
 from tasknorm.runs.meta_test import evaluated
 from tasknorm.runs.parts import left_out, opened_once, prepare, sampler_of
@@ -20,6 +21,7 @@ __all__ = [
     "adapted",
     "evaluated",
     "export_run",
+    "import_cnaps",
     "left_out",
     "opened_once",
     "prepare",

@@ -99,6 +99,8 @@ def calibration_of(settings: Settings, files: RunFolder, norm: str) -> tuple[Pre
     kept = read_calibration(files)
     if kept is not None and (of_norm := kept.norms.get(norm)) and of_norm.weights == _digest(settings, files, norm):
         return kept.preparation, of_norm
+    if kept is not None and not settings.validation_tasks:
+        return kept.preparation, None
     try:
         made = keep_calibration(settings, files, [norm])
         return made.preparation, made.norms.get(norm)

@@ -163,6 +163,8 @@ def loaded(
 
 def validation_tasks(settings: Settings) -> dict[str, Callable[[int], Episode]]:
     """Validation tasks of each source that is validated on."""
+    if not settings.validation_tasks:
+        return {}
     return {source: task_of(settings, "valid", sources=[source]) for source in validated_sources(settings)}
 
 

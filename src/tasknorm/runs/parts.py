@@ -80,6 +80,8 @@ def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
         "momentum": settings.momentum,
         "affine": {"all": True, "none": False}.get(settings.affine, "offset"),
     }
+    if settings.unbiased:
+        options |= {"unbiased": True}
     if settings.alpha is not None:
         options |= {"alpha": settings.alpha}
     if settings.schedule is not None:
@@ -205,7 +207,7 @@ def validated_sources(settings: Settings) -> tuple[str, ...]:
 
 def channels_of(settings: Settings) -> int:
     """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised."""
-    return max(opened_once(source).channels for source in settings.all_sources)
+    return 3 if settings.colour else max(opened_once(source).channels for source in settings.all_sources)
 
 
 def opened_once(source: str, skip_bad: bool = False) -> Source:

@@ -49,12 +49,17 @@ class Settings(BaseModel):
         "TaskNorm-I", description="Label of the norm, as in the paper. TBN and RN share the training of CBN."
     )
     net: str = Field(description=f"The network: {', '.join(NETS)}.")
-    pretrained: str | None = about("File with the net's pretrained weights, as `tasknorm pretrain` writes it.")
+    pretrained: str | None = about(
+        "File with the net's pretrained weights, as `tasknorm pretrain` writes it; or CNAPs' pretrained_resnet.pt.tar."
+    )
     filters: int | None = about("Channels of the net's blocks. Default: the net's own number.", ge=1)
     affine: Literal["all", "offset", "none"] = Field(
         "all", description="What norms learn: gamma and beta (all), beta alone (offset), or neither (none)."
     )
     eps: float = Field(1e-5, gt=0, description="Number added to the variance in norms.")
+    unbiased: bool = Field(
+        False, description="Divide variances by count - 1, as the authors' released code does, not by the count."
+    )
     momentum: float = Field(0.1, gt=0, le=1, description="Weight of the newest batch in the running moments.")
     alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
     schedule: int | None = about(
@@ -75,6 +80,9 @@ class Settings(BaseModel):
     scale: Scale = Field("unit", description=SCALE)
     augment: Names | None = about(
         f"Random changes of training images, separated by commas: {', '.join(AUGMENTATIONS)}. Default: none."
+    )
+    colour: bool = Field(
+        False, description="Give the net images of 3 channels even if no source has colour, as for pretrained weights."
     )
     rotate: bool = Field(False, description="Rotate each class of a task by a random multiple of 90 degrees.")
     skip_bad: bool = Field(
@@ -119,7 +127,7 @@ class Settings(BaseModel):
         "Data sets to validate on, separated by commas. Default: the training sources that have validation classes."
     )
     validation_tasks: int = Field(
-        100, ge=1, description="Number of validation tasks for each source; always the same tasks."
+        100, ge=0, description="Number of validation tasks for each source; always the same tasks. 0 for none."
     )
     test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
     test_sources: Names | None = about("Data sets to test on, separated by commas. Default: the training sources.")
@@ -303,6 +311,8 @@ class Settings(BaseModel):
             yield "test_ways", "sampling=variable, where each task has its own way"
         if self.compile and self.recompute:
             yield "compile", "recompute=True"
+        if self.validate_every and not self.validation_tasks:
+            yield "validation_tasks", f"validate_every={self.validate_every}"
         if self.accumulate > self.meta_batch:
             yield "accumulate", f"meta_batch={self.meta_batch}"
         if self.kind.meta_trained and not self.iterations:

@@ -3,15 +3,18 @@
 from tasknorm.training.checkpoint import last_iteration
 from tasknorm.training.loop import check_resumable, train
 from tasknorm.training.metrics import Line, last_metrics, missing_iterations, read_metrics
-from tasknorm.training.pretraining import load_pretrained, pretrain
+from tasknorm.training.pretraining import EXTRACTOR, load_pretrained, pretrain
 from tasknorm.training.recomputation import as_first_computed, recompute
+from tasknorm.training.released import as_ours, read_released, released_extractor, released_name
 from tasknorm.training.run_folder import RunFolder
 from tasknorm.training.weights_file import label, load_into, read_weights, weights_of, write_weights
 
 __all__ = [
+    "EXTRACTOR",
     "Line",
     "RunFolder",
     "as_first_computed",
+    "as_ours",
     "check_resumable",
     "label",
     "last_iteration",
@@ -21,8 +24,11 @@ __all__ = [
     "missing_iterations",
     "pretrain",
     "read_metrics",
+    "read_released",
     "read_weights",
     "recompute",
+    "released_extractor",
+    "released_name",
     "train",
     "weights_of",
     "write_weights",

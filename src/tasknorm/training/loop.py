@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tasknorm.episode import Episode
-from tasknorm.errors import DivergedError, LostProcessError, StoppedError
+from tasknorm.errors import DivergedError, LostProcessError, SettingsError, StoppedError, at
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, in_order
 from tasknorm.settings import Settings
@@ -129,8 +129,14 @@ def check_resumable(settings: Settings, folder: Path) -> None:
     Raises:
         WeightsError: if all checkpoints are damaged, or belong to another learner or norm.
         DataError: if a line of `metrics.jsonl` is damaged.
+        SettingsError: if the folder holds weights that no training in it has made, such as imported ones.
     """
     files = RunFolder(folder)
+    if settings.iterations and files.final.exists() and not (files.metrics.exists() or files.checkpoints.exists()):
+        raise SettingsError(
+            f"{at(files.final)}: there is no training to resume, only its weights, which a new one would replace; "
+            "choose another folder with --out"
+        )
     newest_checkpoint(files.checkpoints, label(settings.learner, settings.trained_norm), lambda text: None)
     read_metrics(files.metrics)
 

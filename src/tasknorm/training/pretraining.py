@@ -39,10 +39,11 @@ from tasknorm.norms import CBN
 from tasknorm.progress import Progress
 from tasknorm.settings import PretrainSettings
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from tasknorm.training.released import is_released, released_extractor
 from tasknorm.training.run_folder import RunFolder
 from tasknorm.training.weights_file import label, read_weights, weights_of, write_weights
 
-ABOUT = label("pretraining", "CBN")
+EXTRACTOR = label("pretraining", "CBN")  # what a file of pretrained weights says about itself
 
 
 def pretrain(settings: PretrainSettings, folder: Path) -> dict[str, object]:
@@ -76,7 +77,7 @@ def pretrain(settings: PretrainSettings, folder: Path) -> dict[str, object]:
     decay = settings.weight_decay
     optimizer = torch.optim.SGD(model.parameters(), settings.learning_rate, momentum=0.9, weight_decay=decay)
     history: list[dict[str, float]] = []
-    found = newest_checkpoint(files.checkpoints, ABOUT, partial(print, file=sys.stderr))
+    found = newest_checkpoint(files.checkpoints, EXTRACTOR, partial(print, file=sys.stderr))
     if found is not None:
         model.load_state_dict(found.weights)
         optimizer.load_state_dict(found.state["optimizer"])
@@ -88,10 +89,10 @@ def pretrain(settings: PretrainSettings, folder: Path) -> dict[str, object]:
             batches = ((x.to(device), y.to(device)) for x, y in _batches(settings, images, split, epoch))
             history.append(_epoch(model, optimizer, batches, epoch + 1, progress))
             state = {"optimizer": optimizer.state_dict(), "history": history}
-            write_checkpoint(files.checkpoints, Checkpoint(epoch + 1, weights_of(model), state), ABOUT)
+            write_checkpoint(files.checkpoints, Checkpoint(epoch + 1, weights_of(model), state), EXTRACTOR)
             loss, accuracy = history[-1].values()
             progress.say(f"epoch {epoch + 1} of {settings.epochs}: loss {loss:.3f}, accuracy {accuracy:.1%}")
-    write_weights(files.extractor, weights_of(extractor), ABOUT)
+    write_weights(files.extractor, weights_of(extractor), EXTRACTOR)
     record: dict[str, object] = {"settings": settings.model_dump(), "epochs": history}
     record |= {"left_out": [asdict(row) for row in left_out]} if settings.skip_bad else {}
     write_atomically(files.pretraining, (json.dumps(record, indent=2) + "\n").encode())
@@ -139,11 +140,13 @@ def _batches(settings: PretrainSettings, images: Cached, split: Split, epoch: in
 def load_pretrained(net: nn.Module, path: Path) -> None:
     """Load what `pretrain` wrote into a net with any norm; alpha keeps its initial value, and updates count from 0.
 
+    CNAPs' own file, `pretrained_resnet.pt.tar`, is taken as well (see `tasknorm.training.released`).
+
     Raises:
         WeightsError: if the file is damaged, or of another net.
     """
     try:
-        weights = read_weights(path, ABOUT)
+        weights = released_extractor(path) if is_released(path) else read_weights(path, EXTRACTOR)
         counts = [name for name in weights if name.endswith(".num_batches_tracked")]  # BRN's schedule goes by them
         missing, unexpected = net.load_state_dict(weights | dict.fromkeys(counts, torch.tensor(0)), strict=False)
     except RuntimeError as error:
