@@ -17,7 +17,7 @@ from tasknorm.learners.class_means import class_means
 from tasknorm.learners.learner import Learner, OwnSettings
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
-from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
+from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder, is_backbone
 from tasknorm.norms import TBN, Norm, TaskNorm
 from tasknorm.phase import context, contexts, joint
 
@@ -133,9 +133,9 @@ class CNAPs(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """A net other than a ResNet: only ResNets have FiLM layers."""
-        if not settings.net.startswith("resnet"):
-            yield "net", "learner=cnaps, which needs resnet18 or resnet-small"
+        """A net without FiLM layers: ResNets have them, and networks of others get them."""
+        if not settings.net.startswith("resnet") and not is_backbone(settings.net):
+            yield "net", "learner=cnaps, which needs resnet18, resnet-small, or a network of others"
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:

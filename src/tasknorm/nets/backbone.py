@@ -98,7 +98,7 @@ def backbone(name: str, image_shape: Shape) -> Backbone:
         SettingsError: if there is no such module, function, folder or package.
     """
     net = _from_transformers(name.removeprefix(HF)) if name.startswith(HF) else _called(name)
-    return Backbone(net, image_shape)
+    return Backbone(net.float(), image_shape)  # computed in float32, however it was saved
 
 
 def load_backbone(net: Backbone, path: Path) -> None:
