@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.learners.phases import context_pass, joint_pass
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
-from tasknorm.phase import context, joint
 
 
 class Temperature(nn.Module):
@@ -44,7 +44,7 @@ def class_mean_logits(net: nn.Module, tasks: Tasks, temperature: Temperature | N
     """Logits `(tasks, target, way)` from the class means of the net's features, in one joint pass."""
     images = tasks.images
     check_images(net, images)
-    with joint(net, tasks.context_size, tasks.count):
+    with joint_pass(net, tasks.context_size, tasks.count):
         features: Tensor = net(images).unflatten(0, (tasks.count, -1))
     contexts, targets = features.tensor_split([tasks.context_size], dim=1)
     weight, bias = _classifier(class_means(contexts, tasks.context_y, tasks.way), temperature)
@@ -57,7 +57,7 @@ def class_mean_predictor(
     """A predictor from the class means of a context `(context, ...)`; the net itself does not change."""
     context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
-    with context(net):
+    with context_pass(net):
         features = net(context_x)
     weight, bias = _classifier(class_means(features[None], context_y[None], way), temperature)
     return Predictor(net, weight[0], bias[0])

@@ -35,15 +35,17 @@ class Backbone(nn.Module):
     Args:
         net: the network; its classifier, if it has one, is part of it.
         image_shape: channels, height and width of the images.
+        name: what it was made by (see `backbone`); None if that is unknown.
 
     Raises:
         SettingsError: if the network does not take such images, or returns something else.
     """
 
-    def __init__(self, net: nn.Module, image_shape: Shape) -> None:
+    def __init__(self, net: nn.Module, image_shape: Shape, name: str | None = None) -> None:
         super().__init__()
         self.net = net
         self.image_shape = image_shape
+        self.name = name
         self.features = self._probed()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,7 +100,7 @@ def backbone(name: str, image_shape: Shape) -> Backbone:
         SettingsError: if there is no such module, function, folder or package.
     """
     net = _from_transformers(name.removeprefix(HF)) if name.startswith(HF) else _called(name)
-    return Backbone(net.float(), image_shape)  # computed in float32, however it was saved
+    return Backbone(net.float(), image_shape, name)  # computed in float32, however it was saved
 
 
 def load_backbone(net: Backbone, path: Path) -> None:
