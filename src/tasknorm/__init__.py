@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tasknorm.moments import Moments
     from tasknorm.norms import NORMS, Activations, Norm
     from tasknorm.phase import PhaseError, context, contexts, joint, target
+    from tasknorm.runs import tune
     from tasknorm.transduction import Audit, audit
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "convert",
     "joint",
     "target",
+    "tune",
 ]
 
 _HOMES = {
@@ -37,6 +39,7 @@ _HOMES = {
     "moments": ("Moments",),
     "norms": ("NORMS", "Activations", "Norm"),
     "phase": ("PhaseError", "context", "contexts", "joint", "target"),
+    "runs": ("tune",),
     "transduction": ("Audit", "audit"),
 }
 _ROOMS = (

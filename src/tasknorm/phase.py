@@ -122,6 +122,11 @@ def target_for_life(model: nn.Module, sets: int = 1) -> None:
     _enter(model, Phase("target", sets, for_life=True))
 
 
+def has_norms(model: nn.Module) -> bool:
+    """Whether a model has a norm of this package, or another module that takes part in phases."""
+    return bool(_norms(model))
+
+
 def release(model: nn.Module) -> None:
     """End what `target_for_life` began."""
     for norm in _norms(model):

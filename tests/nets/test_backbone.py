@@ -12,45 +12,17 @@ import torch
 from torch import nn
 
 import tasknorm
+from support.families import FAMILIES, SHAPE, named, trained
 from tasknorm import NORMS, nets
 from tasknorm.errors import SettingsError, WeightsError
 from tasknorm.learners import CNAPs
 from tasknorm.nets import Backbone, FiLM, backbone, load_backbone, with_film
 
-SHAPE = (3, 64, 64)
-FAMILIES = ("resnet", "regnet", "mobilenet_v2", "efficientnet-lite", "convnext")
-
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Backbone]:
     """A small network of a family, by the name that a user would give."""
-
-    def by_name(family: str) -> Backbone:
-        if family == "efficientnet-lite":
-            return backbone("tasknorm.nets:efficientnet_lite0", SHAPE)
-        transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-        stages = {"embedding_size": 8, "hidden_sizes": [8, 16, 16, 24], "depths": [1, 1, 1, 1]}
-        config = {
-            "resnet": lambda: transformers.ResNetConfig(**stages, layer_type="basic"),
-            "regnet": lambda: transformers.RegNetConfig(**stages, groups_width=8),
-            "mobilenet_v2": lambda: transformers.MobileNetV2Config(depth_multiplier=0.25),
-            "convnext": lambda: transformers.ConvNextConfig(hidden_sizes=[8, 16, 16, 24], depths=[1, 1, 1, 1]),
-        }[family]()
-        folder = tmp_path_factory.mktemp(family)
-        torch.manual_seed(0)
-        transformers.AutoModel.from_config(config).save_pretrained(folder)
-        return backbone(f"hf:{folder}", SHAPE)
-
-    return by_name
-
-
-def trained(net: Backbone) -> Backbone:
-    """With running moments of its own, as a pretrained network has them."""
-    torch.manual_seed(1)
-    with torch.no_grad():
-        for _ in range(3):
-            net.train()(torch.rand(8, *SHAPE))
-    return net.eval()
+    return lambda family: backbone(named(family, tmp_path_factory.mktemp(family)), SHAPE)
 
 
 @pytest.mark.parametrize("family", FAMILIES[:-1])

@@ -202,3 +202,17 @@ def test_contexts_of_several_tasks_pass_as_one_by_one(label: str, training: bool
     with tasknorm.contexts(norm, tasks=3):
         torch.testing.assert_close(norm(torch.cat(sets)), torch.cat(expected))
     assert norm.context_size == 0
+
+
+@norms
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["contiguous", "last"])
+def test_what_follows_may_change_the_output_in_place(label: str, layout: torch.memory_format) -> None:
+    """As `ReLU(inplace=True)` and `x += shortcut` do in most networks."""
+    norm = random_norm(label).train()
+    x = torch.rand(7, CHANNELS, 5, 4, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+    found = []
+    for relu in (torch.relu, torch.relu_):
+        with tasknorm.joint(copy.deepcopy(norm), context_size=4) as model:
+            output = relu(model(x))
+        found.append((output, gradients(model, output, x)))
+    torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)

@@ -15,6 +15,7 @@ from tasknorm.cli.exit_codes import errors
 VERBS = {
     "compare": "Find out which norm to use on some data, and which norms peek.",
     "train": "Meta-train a learner, and test it.",
+    "tune": "Tune a pretrained network for few-shot tasks, in minutes.",
     "evaluate": "Test the weights of a run, and say whether the result is transductive.",
     "adapt": "Adapt a run to classes of your own, and write a predictor of them.",
     "predict": "Classify images with a predictor.",

@@ -51,6 +51,8 @@ def adapt(
         predictor.save(out)
     counts = ", ".join(f"{at(name)} ({len(files)})" for name, files in images.items())
     print(f"{out}: {len(images)} classes: {counts}; {predictor.label}")
+    if adapter.candidate is not None:
+        print(f"The run's weights were chosen on validation tasks: {adapter.candidate}.")
     print(_calibrated(predictor))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tasknorm.cli.exit_codes import errors
+from tasknorm.cli.flags import Net
 from tasknorm.errors import SettingsError, at
 from tasknorm.learners import Predictor
 from tasknorm.runs import export_run
@@ -29,6 +30,7 @@ def export(
         str | None,
         typer.Option(help="Norm of a run's learner; TBN, CBN and RN share a training. Default: the run's own."),
     ] = None,
+    net: Net = None,
 ) -> None:
     """Write a program as ONNX or by torch.export, with the preparation of images inside.
 
@@ -41,5 +43,5 @@ def export(
         elif norm is not None:
             raise SettingsError(f"--norm={norm} is for the learner of a run, and {at(file)} is no folder; leave it out")
         else:
-            Predictor.load(file).export(out)
+            Predictor.load(file, net).export(out)
     print(out)

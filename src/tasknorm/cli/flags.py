@@ -12,6 +12,15 @@ from pydantic.fields import FieldInfo
 Verb = Callable[..., None]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
+Net = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Name of the predictor's network, if a function of yours makes it: package.module:function. It is called, "
+        "which a file alone cannot do.",
+    ),
+]
+
 
 def with_settings(fields: Mapping[str, FieldInfo], defaults: Mapping[str, Any]) -> Callable[[Verb], Verb]:
     """Give a verb a flag for every setting, in place of its `**settings`; flags that are left out are None.

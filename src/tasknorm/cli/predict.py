@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tasknorm.cli.exit_codes import errors
-from tasknorm.cli.flags import Json
+from tasknorm.cli.flags import Json, Net
 from tasknorm.data import Prepared, class_folders, copy_into, named_pictures
 from tasknorm.errors import DataError, at
 from tasknorm.learners import NONE, Answer, Predictor
@@ -32,6 +32,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def predict(
     file: Annotated[Path, typer.Argument(help="File of a predictor, as `tasknorm adapt` writes it.")],
     images: Annotated[list[str], typer.Argument(help="Images, folders of images, or - for a list on standard input.")],
+    net: Net = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV with the probability of every class.")] = False,
     together: Annotated[
@@ -57,7 +58,7 @@ def predict(
         paths = named_pictures(line for word in images for line in (_listed() if word == "-" else [word]))
         if not paths:
             raise DataError("there are no images to classify, got an empty list; name some, or a folder of them")
-        predictor = Predictor.load(file)
+        predictor = Predictor.load(file, net)
         answers = answered(predictor, paths, report, together, 0.0 if never_none else none_below)
         if sort is not None:
             answers = _sorted(answers, sort, predictor.names)

@@ -15,6 +15,7 @@ from tasknorm.evaluation.accuracy import Accuracy
 from tasknorm.evaluation.target_logits import target_logits
 from tasknorm.learners import Learner, accuracy
 from tasknorm.machine import Processes
+from tasknorm.nets import Backbone
 from tasknorm.norms import Norm
 from tasknorm.transduction import audit
 
@@ -39,6 +40,7 @@ class Evaluation:
         seconds: seconds per task, reading its images included.
         step: the inner step of `accuracy`; None for learners without steps.
         steps: the accuracy after each step; their largest is what the TaskNorm paper reports of MAML.
+        by_task: the accuracy on each task, for differences between learners that saw the same ones.
     """
 
     accuracy: Accuracy
@@ -48,6 +50,7 @@ class Evaluation:
     seconds: float
     step: int | None = None
     steps: tuple[Accuracy, ...] = ()
+    by_task: tuple[float, ...] = ()
 
     @property
     def maximum(self) -> Accuracy:
@@ -91,12 +94,13 @@ def evaluate(
     label = label or transduction_label(learner, episode(0))
     steps = tuple(Accuracy.over(column) for column in table.T)
     if not learner.has_steps:
-        return Evaluation(steps[0], tasks, targets, label, seconds)
+        return Evaluation(steps[0], tasks, targets, label, seconds, by_task=tuple(table[:, 0].tolist()))
     if step is None:
         step = 1 + max(range(len(steps)), key=lambda s: steps[s].mean)
     if not 1 <= step <= len(steps):
         raise ValueError(f"step must be from 1 to the learner's test_steps={len(steps)}, got {step}")
-    return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps)
+    by_task = tuple(table[:, step - 1].tolist())
+    return Evaluation(steps[step - 1], tasks, targets, label, seconds, step, steps, by_task)
 
 
 @torch.no_grad()
@@ -140,7 +144,7 @@ def predictions(
     was_training = learner.training
     learner.eval()
     try:
-        for numbers, episodes in _batches(episode, share, device):
+        for numbers, episodes in _batches(episode, share, device, _at_once(learner)):
             predicted = target_logits(learner, episodes, targets)
             for number, task, logits in zip(numbers, episodes, predicted, strict=True):
                 yield number, task.target_y, logits
@@ -148,13 +152,18 @@ def predictions(
         learner.train(was_training)
 
 
+def _at_once(learner: Learner) -> int:
+    """How many tasks pass together: one through networks of others, whose activations may be large."""
+    return 1 if any(isinstance(module, Backbone) for module in learner.modules()) else AT_ONCE
+
+
 def _batches(
-    episode: Callable[[int], Episode], share: range, device: torch.device
+    episode: Callable[[int], Episode], share: range, device: torch.device, at_once: int
 ) -> Iterator[tuple[list[int], list[Episode]]]:
     """Numbered neighbours of one shape, which can pass together; others would only take memory."""
     found = ((number, episode(number).to(device)) for number in share)
     for _, alike in groupby(found, lambda pair: (pair[1].context_x.shape, pair[1].target_x.shape)):
-        while batch := list(islice(alike, AT_ONCE)):
+        while batch := list(islice(alike, at_once)):
             numbers, episodes = zip(*batch, strict=True)
             yield list(numbers), list(episodes)
 

@@ -22,14 +22,19 @@ def moments(a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """`(a - mean) * scale + shift`, with tables that broadcast to `(N, C)`."""
+    """`(a - mean) * scale + shift`, with tables that broadcast to `(N, C)`: a tensor that is no view of another.
+
+    Autograd forbids to change a view that a custom function returned, and networks do, as by `ReLU(inplace=True)`.
+    """
     if _is_channels_last(a):
         return _last_scale_shift(a, mean, scale, shift)
     if not _is_native(a):
         return plain_scale_shift(a, mean, scale, shift)
     view, (mean, scale, shift) = _channel_view(a, mean, scale, shift)
     # Batch norm in eval mode with variance 1 and no eps is this very function.
-    return torch.native_batch_norm(view, scale, shift, mean, torch.ones_like(mean), False, 0.0, 0.0)[0].view_as(a)
+    result = torch.native_batch_norm(view, scale, shift, mean, torch.ones_like(mean), False, 0.0, 0.0)[0]
+    unaliased: Tensor = torch.ops.aten._unsafe_view(result, a.shape)
+    return unaliased
 
 
 def row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -105,8 +110,9 @@ def _last_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> 
     scale, shift = (
         torch.atleast_2d(table).expand(-1, a.shape[1]).unsqueeze(1) for table in (scale, shift - mean * scale)
     )
-    pixels = torch.addcmul(shift, _pixels_of(a), scale)
-    return pixels.view(len(a), *a.shape[2:], -1).permute(0, 3, 1, 2)
+    result = torch.empty_like(a)
+    torch.addcmul(shift, _pixels_of(a), scale, out=_pixels_of(result))
+    return result
 
 
 def _last_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from tasknorm.data import Pictures, Preparation
 from tasknorm.errors import DataError, short
 from tasknorm.learners.answer import NONE
+from tasknorm.learners.phases import targets_for_life
 from tasknorm.learners.tasks import check_images, for_net
 from tasknorm.norms import Norm
-from tasknorm.phase import target_for_life
 
 if TYPE_CHECKING:
     from tasknorm.learners.learner import Learner
@@ -79,7 +79,7 @@ class Adapted(nn.Module):
         kept: Kept | None = None,
     ) -> None:
         super().__init__()
-        target_for_life(net)
+        targets_for_life(net)
         self.net = net
         self.register_buffer("weight", None if weight is None else weight.detach().clone())
         self.register_buffer("bias", None if bias is None else bias.detach().clone())
@@ -112,7 +112,7 @@ class Adapted(nn.Module):
     def in_sets(self, target_x: Tensor, sets: int) -> Tensor:
         """As `forward`, for several target sets of equal size, end to end: each as if it had come alone."""
         net = sharing(self.net)
-        target_for_life(net, sets)
+        targets_for_life(net, sets)
         return self.through(net, target_x)
 
     def through(self, net: nn.Module, target_x: Tensor) -> Tensor:

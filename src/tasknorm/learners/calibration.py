@@ -66,13 +66,16 @@ class Calibration(BaseModel):
             labels: of each task's targets, `(targets,)`.
             rejected: share of targets below the threshold.
         """
-        made = cls(temperature=_best_temperature([scores.double() for scores in logits], labels), tasks=len(logits))
+        made = cls(temperature=best_temperature([scores.double() for scores in logits], labels), tasks=len(logits))
         largest = torch.cat([made.probabilities(scores).amax(-1) for scores in logits]).sort().values
         return made.model_copy(update={"threshold": float(largest[int(rejected * len(largest))])})
 
 
-def _best_temperature(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> float:
-    """By bisection on the derivative with respect to 1 / temperature, in which the likelihood is convex."""
+def best_temperature(logits: Sequence[Tensor], labels: Sequence[Tensor]) -> float:
+    """The temperature of `Calibration.on`.
+
+    It is found by bisection on the derivative with respect to 1 / temperature, in which the likelihood is convex.
+    """
     low, high = -math.log(HOTTEST), -math.log(COLDEST)
     count = sum(len(truth) for truth in labels)
     for _ in range(60):

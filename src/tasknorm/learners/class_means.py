@@ -6,40 +6,60 @@ squared distance from c:
     -||f - c||^2 = 2 c . f - ||c||^2 - ||f||^2
 
 The last term is the same for every class, so a linear classifier with weights 2c and biases -||c||^2 computes
-the logits (equation 8 of Snell et al., 2017).
+the logits (equation 8 of Snell et al., 2017). A temperature, where there is one, scales both.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.learners.phases import context_pass, joint_pass
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
-from tasknorm.phase import context, joint
 
 
-def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
+class Temperature(nn.Module):
+    """One learned positive factor of all logits; its logarithm is the parameter, 0 at the start."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_factor = nn.Parameter(torch.zeros(()))
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """The logits, or the classifier that computes them, scaled."""
+        return logits * self.log_factor.exp()
+
+    @torch.no_grad()
+    def start_at(self, temperature: float) -> None:
+        """Let logits be divided by this number."""
+        self.log_factor.fill_(-math.log(temperature))
+
+
+def class_mean_logits(net: nn.Module, tasks: Tasks, temperature: Temperature | None = None) -> Tensor:
     """Logits `(tasks, target, way)` from the class means of the net's features, in one joint pass."""
     images = tasks.images
     check_images(net, images)
-    with joint(net, tasks.context_size, tasks.count):
+    with joint_pass(net, tasks.context_size, tasks.count):
         features: Tensor = net(images).unflatten(0, (tasks.count, -1))
     contexts, targets = features.tensor_split([tasks.context_size], dim=1)
-    weight, bias = _classifier(class_means(contexts, tasks.context_y, tasks.way))
+    weight, bias = _classifier(class_means(contexts, tasks.context_y, tasks.way), temperature)
     return torch.baddbmm(bias.unsqueeze(1), targets, weight.transpose(1, 2))
 
 
-def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -> Predictor:
+def class_mean_predictor(
+    net: nn.Module, context_x: Tensor, context_y: Tensor, temperature: Temperature | None = None
+) -> Predictor:
     """A predictor from the class means of a context `(context, ...)`; the net itself does not change."""
     context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
-    with context(net):
+    with context_pass(net):
         features = net(context_x)
-    weight, bias = _classifier(class_means(features[None], context_y[None], way))
+    weight, bias = _classifier(class_means(features[None], context_y[None], way), temperature)
     return Predictor(net, weight[0], bias[0])
 
 
@@ -55,6 +75,7 @@ def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:
     return torch.bmm(members.transpose(1, 2), features) / members.sum(1).unsqueeze(-1)
 
 
-def _classifier(means: Tensor) -> tuple[Tensor, Tensor]:
+def _classifier(means: Tensor, temperature: Temperature | None = None) -> tuple[Tensor, Tensor]:
     """Weights `(tasks, way, features)` and biases `(tasks, way)` from class means."""
-    return 2 * means, -means.square().sum(-1)
+    weight, bias = 2 * means, -means.square().sum(-1)
+    return (weight, bias) if temperature is None else (temperature(weight), temperature(bias))

@@ -15,11 +15,12 @@ from torch.func import functional_call
 from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.class_means import class_means
 from tasknorm.learners.learner import Learner, OwnSettings
+from tasknorm.learners.phases import context_pass, joint_pass
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
-from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder
+from tasknorm.nets import ClassifierGenerator, FilmGenerator, NormMaker, SetEncoder, is_backbone
 from tasknorm.norms import TBN, Norm, TaskNorm
-from tasknorm.phase import context, contexts, joint
+from tasknorm.phase import contexts
 
 PAPER: Values = {"film": True, "regulariser": 0.016, "encoder_filters": 64}  # 0.001 for each of 16 tasks
 TASKS = {"Baseline": 110_000, "TBN": 70_000, "CBN": 70_000, "BRN": 70_000, "RN": 70_000, "LN": 110_000, "IN": 200_000}
@@ -133,9 +134,9 @@ class CNAPs(Learner):
 
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
-        """A net other than a ResNet: only ResNets have FiLM layers."""
-        if not settings.net.startswith("resnet"):
-            yield "net", "learner=cnaps, which needs resnet18 or resnet-small"
+        """A net without FiLM layers: ResNets have them, and networks of others get them."""
+        if not settings.net.startswith("resnet") and not is_backbone(settings.net):
+            yield "net", "learner=cnaps, which needs resnet18, resnet-small, or a network of others"
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
@@ -145,7 +146,7 @@ class CNAPs(Learner):
         film = {name: numbers[0] for name, numbers in learner._film(context_x[None]).items()}
         extractor = learner.extractor
         extractor.load_state_dict(film, strict=False)
-        with context(extractor):
+        with context_pass(extractor):
             features = extractor(context_x)
         weight, bias = learner.classifier_generator(class_means(features[None], context_y[None], way))
         return Predictor(extractor, weight[0], bias[0])
@@ -155,7 +156,7 @@ class CNAPs(Learner):
         images = tasks.images
         check_images(self.extractor, images)
         film = self._film(tasks.context_x)
-        with joint(self.extractor, tasks.context_size, tasks.count):
+        with joint_pass(self.extractor, tasks.context_size, tasks.count):
             features: Tensor = functional_call(self.extractor, film, (images,)).unflatten(0, (tasks.count, -1))
         of_context, of_targets = features.tensor_split([tasks.context_size], dim=1)
         weight, bias = self.classifier_generator(class_means(of_context, tasks.context_y, tasks.way))

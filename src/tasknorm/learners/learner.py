@@ -6,7 +6,7 @@ know about a learner from its class.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import torch
@@ -138,6 +138,14 @@ class Learner(nn.Module):
             losses.append(cross_entropy.mean(1) if self.reduction == "mean" else cross_entropy.sum(1))
             logits.extend(scores.detach())
         return Outcome(torch.cat(losses) + self.penalty(), logits)
+
+    def begin(self, episode: Callable[[int], Episode]) -> None:
+        """Set what is set from data before the first iteration, from training tasks; nothing by default.
+
+        Args:
+            episode: training task number i, on the learner's device.
+        """
+        return
 
     def penalty(self) -> Tensor | float:
         """The term that is added to the loss of each task; 0 by default."""

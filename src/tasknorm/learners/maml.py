@@ -214,7 +214,7 @@ class MAML(Learner):
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
         """Values that do not suit a classifier of one size within the net, or weights that change within a task."""
         one_size = "MAML's classifier has one size"
-        if not settings.net.startswith("maml"):
+        if not settings.net.startswith("maml-"):
             yield "net", "learner=maml, which needs a net with a classifier: maml-omniglot or maml-imagenet"
         if settings.train_way != settings.way:
             yield "train_way", f"way={settings.way}: {one_size}"

@@ -13,6 +13,7 @@ from tasknorm.learners.class_means import class_mean_logits, class_mean_predicto
 from tasknorm.learners.learner import Learner
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks
+from tasknorm.nets import is_backbone
 
 UNTRAINED: Values = {"iterations": 0, "validate_every": 0, "meta_batch": 1}
 
@@ -64,11 +65,11 @@ class NCM(Learner):
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
         """Values that do not suit a learner without meta-training on the features of a pretrained net."""
-        if settings.net.startswith("maml"):
+        if settings.net.startswith("maml-"):
             yield "net", "learner=ncm, which needs a net that returns features"
         if settings.iterations:
             yield "iterations", "learner=ncm, which has no meta-training"
         if settings.validate_every:
             yield "validate_every", "learner=ncm, which has no meta-training"
-        if settings.pretrained is None:
+        if settings.pretrained is None and not is_backbone(settings.net):
             yield "pretrained", "learner=ncm, which needs a pretrained net (see `tasknorm pretrain`)"

@@ -16,9 +16,9 @@ from tasknorm.learners.adapted import Adapted, checked_names, class_pixels
 from tasknorm.learners.answer import Answer
 from tasknorm.learners.calibration import Calibration
 from tasknorm.learners.export import export
+from tasknorm.learners.phases import targets_for_life
 from tasknorm.learners.predictor_file import read_predictor, write_predictor
 from tasknorm.learners.tasks import for_net
-from tasknorm.phase import target_for_life
 
 SAID = ("learner", "preparation", "calibration", "calibration_together")
 AT_ONCE = 128  # images that pass together where they do not influence each other
@@ -211,7 +211,7 @@ class Predictor(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """For copy and pickle, which take a norm out of its phase."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        target_for_life(self.net)
+        targets_for_life(self.net)
         self._adding = threading.Lock()
 
     def save(self, file: str | Path) -> None:
@@ -219,13 +219,14 @@ class Predictor(nn.Module):
         write_predictor(Path(file), self.adapted, {name: getattr(self, name) for name in SAID})
 
     @classmethod
-    def load(cls, file: str | Path, net: nn.Module | None = None) -> Predictor:
+    def load(cls, file: str | Path, net: nn.Module | str | None = None) -> Predictor:
         """The predictor of a file that `save` wrote.
 
         Args:
             file: its path.
-            net: a net of the same make, whose weights are replaced; needed only if the file does not say how its net
-                is made, since it is none of `NETS`, or if it was written by version 0.1.
+            net: a net of the same make, whose weights are replaced, or the name of a network of others, such as
+                `package.module:function`. Needed only if the file does not say how its net is made, if it was written
+                by version 0.1, or if its net is made by a function of yours: a file alone never calls one.
 
         Raises:
             WeightsError: if the file is damaged or no predictor, or is of another net or another norm; the net then

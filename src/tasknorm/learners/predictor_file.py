@@ -66,12 +66,12 @@ def write_predictor(file: Path, adapted: Adapted, said: Mapping[str, Any]) -> No
     write_atomically(file, safetensors.torch.save(tensors, {"about": about.model_dump_json()}))
 
 
-def read_predictor(file: Path, net: nn.Module | None) -> tuple[Adapted, About | None]:
+def read_predictor(file: Path, net: nn.Module | str | None) -> tuple[Adapted, About | None]:
     """The adapted net in a file, and what the file says about it, which was nothing in version 0.1.0.
 
     Args:
         file: its path.
-        net: gets the weights; made as the file says if None.
+        net: gets the weights; made as the file says if None, or by the name of a network of others.
 
     Raises:
         WeightsError: if the file is damaged or no predictor, or is of another net or another norm; a given net then
@@ -84,20 +84,25 @@ def read_predictor(file: Path, net: nn.Module | None) -> tuple[Adapted, About | 
     parts = {prefix: {n: t for n, t in tensors.items() if n.startswith(prefix)} for prefix in ("learner.", "context.")}
     classifier: Tensors = {name: tensors[name] for name in ("weight", "bias") if name in tensors}
     weights = {n: t for n, t in tensors.items() if n not in classifier and not n.startswith(tuple(parts))}
-    made = _made(file, about) if net is None else net
+    made = net if isinstance(net, nn.Module) else _made(file, about, net)
+    new = made is not net
     _check_norms(file, about.norms if about is not None else metadata.get("norms"), made)
     check_tensors(file, weights, made, "net.", "this net")
     shape = str(about.classifier or "none") if about is not None else metadata.get("classifier")
     check_classifier(file, classifier, shape)
     check_features(file, classifier.get("weight"), made)
     kinds = {t.dtype for t in (*(weights[f"net.{name}"] for name, _ in made.named_parameters()), *classifier.values())}
-    if net is None and len(kinds) > 1:
+    if new and len(kinds) > 1:
         raise _damaged(file, "net", f"weights must be of one dtype, got {', '.join(sorted(map(str, kinds)))}")
     learner = None
     if about is not None:
         learner = _learner(file, about, made, parts["learner."])
         _check_about(file, about, made, parts["context."])
-    made.load_state_dict({name.removeprefix("net."): t for name, t in weights.items()}, assign=net is None)
+    made.load_state_dict({name.removeprefix("net."): t for name, t in weights.items()}, assign=new)
+    if any(tensor.is_meta for tensor in (*made.parameters(), *made.buffers())):
+        raise WeightsError(
+            f"{at(file)} lacks tensors that its net computes when it is made; pass a net: Predictor.load(file, net)"
+        )
     names = None if about is None else about.names
     adapted = Adapted(made, classifier.get("weight"), classifier.get("bias"), names)
     if learner is not None:
@@ -138,15 +143,23 @@ def _about(file: Path, metadata: Mapping[str, str]) -> About:
         raise _damaged(file, "about", reason(error)) from None
 
 
-def _made(file: Path, about: About | None) -> nn.Module:
-    """The net that a file describes, without weights."""
-    if about is None or about.net is None or about.norm is None:
+def _made(file: Path, about: About | None, trusted: str | None = None) -> nn.Module:
+    """The net that a file describes, or one by a name that the caller trusts, without weights."""
+    if about is None or about.net is None or (about.norm is None and about.norms):
         raise WeightsError(
             f"{at(file)} does not say how its net is made; pass a net of the same make: Predictor.load(file, net)"
         )
+    if trusted is None and not about.net.is_known:
+        raise WeightsError(
+            f"{at(file)} holds the network {short(about.net.name)}, and a file alone does not import modules or call "
+            "functions; if you trust it, name the network: Predictor.load(file, name), or --net on the command line"
+        )
+    norm = None if about.norm is None else about.norm.maker()
     try:
-        return about.net.net(about.norm.maker())
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        return about.net.net(norm, None if about.net.is_known else trusted)
+    except ImportError as error:
+        raise WeightsError(f"{at(file)} holds a network that needs {error.name}: pip install 'tasknorm[hf]'") from None
+    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise _damaged(file, "about.net", f"no such net can be made ({reason(error)})") from None
 
 

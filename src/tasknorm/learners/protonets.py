@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tasknorm.episode import Episode
 from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
-from tasknorm.learners.class_means import class_mean_logits, class_mean_predictor
+from tasknorm.learners.calibration import best_temperature
+from tasknorm.learners.class_means import Temperature, class_mean_logits, class_mean_predictor
 from tasknorm.learners.learner import Learner, OwnSettings
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks
@@ -32,11 +34,17 @@ ON_PHOTOS: Values = {"train_targets": 15, "scale": "standard"}
 ON_META_DATASET: Values = {"reduction": "sum", "halve_every": 0}
 
 
+FITTED = 8  # tasks on which the temperature's start is chosen
+
+
 class ProtoNetsSettings(OwnSettings):
     """The settings that ProtoNets alone has."""
 
     reduction: Literal["mean", "sum"] | None = Field(
         None, description="ProtoNets: a task's loss is the mean or the sum over its targets."
+    )
+    temperature: bool | None = Field(
+        None, description="ProtoNets: learn one factor of all logits, which starts where training tasks want it."
     )
 
 
@@ -47,6 +55,8 @@ class ProtoNets(Learner):
         net: a net from images to features.
         reduction: whether a task's loss is the mean of its targets' cross-entropy, as in Snell et al., or the sum, as
             in the Meta-Dataset experiments.
+        temperature: learn one positive factor of all logits. Squared distances of pretrained features may be far from
+            the size that a softmax needs, and then nearly all of the loss is in this factor.
 
     >>> from tasknorm import NORMS, Episode, nets
     >>> learner = ProtoNets(nets.protonets_conv4(NORMS["TaskNorm-L"]))
@@ -59,12 +69,15 @@ class ProtoNets(Learner):
     own_settings = ProtoNetsSettings
     learns_again = True
 
-    def __init__(self, net: nn.Module, *, reduction: Literal["mean", "sum"] = "mean") -> None:
+    def __init__(
+        self, net: nn.Module, *, reduction: Literal["mean", "sum"] = "mean", temperature: bool = False
+    ) -> None:
         super().__init__()
         if reduction not in ("mean", "sum"):
             raise ValueError(f'reduction must be "mean" or "sum", got {reduction!r}')
         self.net = net
         self.reduction = reduction
+        self.temperature = Temperature() if temperature else None
 
     @property
     def target_net(self) -> nn.Module:
@@ -73,12 +86,28 @@ class ProtoNets(Learner):
 
     def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)`, in one joint pass."""
-        return class_mean_logits(self.net, tasks)
+        return class_mean_logits(self.net, tasks, self.temperature)
 
     @torch.no_grad()
     def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        return class_mean_predictor(self.net, context_x, context_y)
+        return class_mean_predictor(self.net, context_x, context_y, self.temperature)
+
+    @torch.no_grad()
+    def begin(self, episode: Callable[[int], Episode]) -> None:
+        """Set the temperature to what suits some tasks, if there is one: Adam's small steps would not get there."""
+        if self.temperature is None:
+            return
+        self.temperature.start_at(1.0)
+        was_training = self.training
+        self.eval()
+        found = [(self(task).double(), task.target_y) for task in map(episode, range(FITTED))]
+        self.train(was_training)
+        self.temperature.start_at(best_temperature(*zip(*found, strict=True)))
+
+    def own_options(self) -> dict[str, bool | int]:
+        """Whether there is a temperature (see `Learner`)."""
+        return {} if self.temperature is None else {"temperature": True}
 
     @classmethod
     def papers(cls, asked: Asked) -> Values:
@@ -91,5 +120,5 @@ class ProtoNets(Learner):
     @classmethod
     def contradictions(cls, settings: Any) -> Iterator[tuple[str, str]]:
         """A net of MAML's: it returns logits, and ProtoNets needs features."""
-        if settings.net.startswith("maml"):
+        if settings.net.startswith("maml-"):
             yield "net", f"learner={settings.learner}, which needs a net that returns features"

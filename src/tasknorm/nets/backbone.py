@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from tasknorm.errors import SettingsError, WeightsError, at, one_line, reason, short
+from tasknorm.kernels import channels_last
 from tasknorm.machine import open_regular
 from tasknorm.nets.conv4 import Shape
 
@@ -35,20 +36,22 @@ class Backbone(nn.Module):
     Args:
         net: the network; its classifier, if it has one, is part of it.
         image_shape: channels, height and width of the images.
+        name: what it was made by (see `backbone`); None if that is unknown.
 
     Raises:
         SettingsError: if the network does not take such images, or returns something else.
     """
 
-    def __init__(self, net: nn.Module, image_shape: Shape) -> None:
+    def __init__(self, net: nn.Module, image_shape: Shape, name: str | None = None) -> None:
         super().__init__()
         self.net = net
         self.image_shape = image_shape
+        self.name = name
         self.features = self._probed()
 
     def forward(self, x: Tensor) -> Tensor:
         """Features `(N, features)` of images `(N, *image_shape)`."""
-        return features_of(self.net(x))
+        return features_of(self.net(channels_last(x)))
 
     @torch.no_grad()
     def _probed(self) -> int:
@@ -98,7 +101,7 @@ def backbone(name: str, image_shape: Shape) -> Backbone:
         SettingsError: if there is no such module, function, folder or package.
     """
     net = _from_transformers(name.removeprefix(HF)) if name.startswith(HF) else _called(name)
-    return Backbone(net, image_shape)
+    return Backbone(net.float(), image_shape, name)  # computed in float32, however it was saved
 
 
 def load_backbone(net: Backbone, path: Path) -> None:

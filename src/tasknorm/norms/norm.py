@@ -109,7 +109,8 @@ class Norm(nn.Module):
     @property
     def options(self) -> dict[str, Any]:
         """The keyword arguments that make a norm like this one, for any number of channels."""
-        return {name: getattr(self, name) for name in ("eps", "momentum", "affine", "unbiased")}
+        said = {name: getattr(self, name) for name in ("eps", "momentum", "affine", "unbiased")}
+        return said | ({"running": "fixed"} if self.fixed else {})
 
     def moments(self, a: Activations) -> Moments:
         """The mean and variance that normalise these activations, as tables that broadcast to one per example."""
@@ -141,7 +142,8 @@ class Norm(nn.Module):
         if self.weight is not None:
             scale = scale * self.weight.to(scale.dtype)
         shift = scale.new_zeros(1) if self.bias is None else self.bias.to(scale.dtype)
-        return scale_shift(a.a, mean, scale, shift).view_as(x)
+        normalised = scale_shift(a.a, mean, scale, shift)
+        return normalised.squeeze(-1) if x.ndim == 2 else normalised
 
     def to_remember(self, a: Activations, moments: Moments) -> Moments:
         """What the target phase will need of this context; `moments` are those that normalised it."""

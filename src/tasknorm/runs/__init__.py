@@ -10,6 +10,7 @@ from tasknorm.runs.record import Record, Result, read_record, records
 from tasknorm.runs.run import AnySettings, Run
 from tasknorm.runs.settled import settled
 from tasknorm.runs.speed import Speed
+from tasknorm.runs.tuning import tune
 
 __all__ = [
     "Adapter",
@@ -31,4 +32,5 @@ __all__ = [
     "sampler_of",
     "served_norms",
     "settled",
+    "tune",
 ]

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from tasknorm.data import Pictures
 from tasknorm.learners import Predictor
+from tasknorm.nets import is_backbone
 from tasknorm.runs.calibration import calibration_of
+from tasknorm.runs.candidates import candidate_of
 from tasknorm.runs.meta_test import check_serves, loaded, settings_of, weights_file
+from tasknorm.settings import AS_IT_WAS
 from tasknorm.training import RunFolder
 
 
@@ -21,7 +24,9 @@ class Adapter:
 
     Attributes:
         learner: the learner, in `eval()`; of a learner with steps, it takes as many as did best on validation tasks.
-        norm: label of its norm.
+        norm: label of its norm; Baseline if the run chose its pretrained network as it was.
+        network: name of its network, if it is one of others.
+        candidate: of a tuning, which candidate the run chose (see `tasknorm.tune`); None for other runs.
         preparation: what happens to images before the net sees them.
 
     Raises:
@@ -38,6 +43,10 @@ class Adapter:
         self.preparation, self._calibration = calibration_of(settings, files, self.norm)
         weights = weights_file(settings, files, self.norm)
         self.learner = loaded(settings, weights, self.norm, channels=self.preparation.channels).eval()
+        self.network = settings.net if is_backbone(settings.net) else None
+        self.candidate = candidate_of(settings, weights)
+        if self.candidate == AS_IT_WAS:
+            self.norm = settings.untouched.norm
         if self._calibration is not None and self._calibration.step is not None:
             self.learner.test_steps = self._calibration.step
 

@@ -19,7 +19,7 @@ from tasknorm.evaluation import predictions
 from tasknorm.files import write_atomically
 from tasknorm.learners import Calibration, accuracy
 from tasknorm.machine import LARGEST_TEXT, read_regular
-from tasknorm.norms import NORMS
+from tasknorm.norms import Norm
 from tasknorm.runs.meta_test import loaded, validation_tasks, weights_file
 from tasknorm.runs.parts import channels_of, opened_once
 from tasknorm.settings import Settings
@@ -134,7 +134,8 @@ def _calibrated(settings: Settings, files: RunFolder, norm: str) -> dict[str, Of
         return made.model_copy(update=about)
 
     together = calibration(all_at_once)
-    apart = calibration(outcome("example")) if NORMS[norm].transductive else together
+    peeks = any(module.transductive for module in learner.target_net.modules() if isinstance(module, Norm))
+    apart = calibration(outcome("example")) if peeks else together
     return {norm: OfNorm(weights=_digest(settings, files, norm), step=step, example=apart, all=together)}
 
 

@@ -7,6 +7,7 @@ from statistics import mean, median
 from typing import Any
 
 from tasknorm.errors import DataError, at, short
+from tasknorm.settings import AS_IT_WAS
 from tasknorm.training import Line, RunFolder, missing_iterations, read_metrics
 
 POINTS = 200
@@ -29,7 +30,7 @@ def curves(folder: Path) -> dict[str, Any]:
         elapsed += line["seconds"]
         line["elapsed"] = elapsed
     steps = [line for line in lines if "loss" in line]
-    validations = [line for line in lines if "loss" not in line]
+    validations = [line for line in lines if "loss" not in line and AS_IT_WAS not in line]
     for line in validations:
         if set(line) != set(validations[0]):
             where = at(RunFolder(folder).metrics, f"validation of iteration {line['iteration']}")
@@ -40,7 +41,7 @@ def curves(folder: Path) -> dict[str, Any]:
         "seconds": elapsed,
         "spent": {
             "training": sum(line["seconds"] for line in steps),
-            "validation": sum(line["seconds"] for line in validations),
+            "validation": sum(line["seconds"] for line in lines if "loss" not in line),
         },
         "seconds_per_iteration": median(step["seconds"] for step in steps) if steps else 0.0,
         "contexts": mean(step["context"] for step in steps) if steps else 0.0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,16 +16,18 @@ import torch
 
 from tasknorm.episode import TARGETS, Episode
 from tasknorm.errors import SettingsError
-from tasknorm.evaluation import accuracies, evaluate, transduction_label
+from tasknorm.evaluation import Accuracy, Evaluation, accuracies, evaluate, transduction_label
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
 from tasknorm.norms import TaskNorm
 from tasknorm.progress import Progress
+from tasknorm.runs.candidates import before_training, candidate_of
 from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
 from tasknorm.runs.record import Result
-from tasknorm.settings import Settings, choice_error, read_config
+from tasknorm.settings import AS_IT_WAS, START, Settings, choice_error, read_config
 from tasknorm.training import RunFolder, label, load_into, read_weights
 
+UNTOUCHED = "Baseline"  # the norm of a pretrained network as it was
 AUDITED = 2  # tasks on which a norm is audited, where that saves tests
 
 
@@ -58,13 +61,22 @@ def meta_test(
         for way in settings.tested_ways
     }
     first = next(iter(tests.values()))
-    pairs = list(product(settings.tested_weights, norms or settings.tested_norms))
+    pairs = list(_to_test(settings, norms or settings.tested_norms))
+    before: dict[tuple[str | None, str], list[Result]] = {}  # by candidate and norm
+    untouched: dict[tuple[str, int | None, str], Evaluation] = {}
     work = settings.test_tasks * len(tests) * len(targets)  # of a pair, if its norm is not proven
     with Progress("testing", work * len(pairs), "tasks", quiet=not (processes or Processes()).first) as progress:
         for number, (which, norm) in enumerate(pairs):
             progress.update(number * work)
-            path = files.final if which == "final" else files.best(norm, settings.norm)
-            learner = loaded(settings, path, norm, processes)
+            candidate = _candidate(settings, files, which, norm, processes)
+            if same := before.get((candidate, norm if candidate != AS_IT_WAS else UNTOUCHED)):
+                rows += [replace(row, weights=which, norm=norm, candidate=candidate) for row in same]
+                continue
+            if which in (AS_IT_WAS, START):
+                learner = before_training(settings, which, norm)
+            else:
+                learner = loaded(settings, _path(settings, files, which, norm), norm, processes)
+            mine: list[Result] = []
             with _timed(spent, "audit"):
                 said = transduction_label(learner, *(first(task) for task in range(audited)))
             proven = settings.skip_proven and said == "non-transductive"
@@ -74,12 +86,50 @@ def meta_test(
                 for (source, way), come in product(tests, targets[:1] if proven else targets):
                     found = test_of(tests[source, way], settings.test_tasks, come)
                     shot = None if way is None else settings.shot
-                    rows.append(Result.of(found, weights=which, norm=norm, source=source, way=way, shot=shot))
+                    untouched |= {(source, way, come): found} if which == AS_IT_WAS else {}
+                    row = Result.of(found, weights=which, norm=norm, source=source, way=way, shot=shot)
+                    base = untouched.get((source, way, come), untouched.get((source, way, "all")))
+                    gain = None if base is None else _gain(found, base)
+                    mine.append(replace(row, candidate=candidate, gain=gain))
                     if come == "all":
                         seconds.setdefault(norm, []).append(found.seconds)
+            rows += mine
+            if candidate is not None:
+                before[candidate, norm] = mine
     per_task = {norm: mean(values) for norm, values in seconds.items()}
     told = [row.row() for row in rows]
     return {"accuracies": told, "seconds_per_test_task": per_task, "audited": audited, "spent": spent}
+
+
+def _to_test(settings: Settings, norms: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The weights that are tested, each with a norm; the network as it was comes first, and once."""
+    for which in settings.tested_weights:
+        yield from [(which, UNTOUCHED)] if which == AS_IT_WAS else [(which, norm) for norm in norms]
+
+
+def _path(settings: Settings, files: RunFolder, which: str, norm: str) -> Path:
+    return files.final if which == "final" else files.best(norm, settings.norm)
+
+
+def _candidate(settings: Settings, files: RunFolder, which: str, norm: str, processes: Processes | None) -> str | None:
+    """Which candidate of a tuning some weights are, so that none is tested twice; None if the run has no candidates."""
+    if which in (AS_IT_WAS, START):
+        return which
+    if not settings.as_it_was:
+        return None
+    if which == "final":
+        return f"iteration {settings.iterations}"
+    processes = processes or Processes()
+    found: str | None = processes.same(
+        candidate_of(settings, _path(settings, files, which, norm)) if processes.first else None
+    )
+    return found
+
+
+def _gain(found: Evaluation, base: Evaluation) -> Accuracy:
+    """The difference on the same tasks, with its interval over them."""
+    difference = torch.tensor(found.by_task, dtype=torch.float64) - torch.tensor(base.by_task, dtype=torch.float64)
+    return Accuracy.over(difference)
 
 
 @contextmanager
@@ -100,12 +150,13 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     for come in targets:
         if come not in TARGETS:
             raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")
+    pretrained = settings.pretrained is None or Path(settings.pretrained).is_file()
     settings = settings.model_copy(
         update={
             "test_targets": ",".join(targets),
             "test_tasks": tasks,
             "test_seed": seed,
-            "test_weights": "both",
+            "test_weights": "all" if settings.test_weights == "all" and pretrained else "both",
             "skip_proven": False,
         }
     )
@@ -146,6 +197,8 @@ def loaded(
 ) -> Learner:
     """A trained learner, under a norm that shares its training; the first process reads its weights.
 
+    If the file holds the pretrained network as it was, it is that, with its batch norms as they were.
+
     Args:
         settings: the run's settings.
         path: the weights.
@@ -154,8 +207,10 @@ def loaded(
         channels: of the images, if they are known; the run's sources are opened otherwise.
     """
     check_serves(settings, norm)
-    learner = learner_of(settings, pretrained=False, channels=channels)
     processes = processes or Processes()
+    if processes.same(candidate_of(settings, path) if processes.first else None) == AS_IT_WAS:
+        settings, norm = settings.untouched, UNTOUCHED
+    learner = learner_of(settings, pretrained=False, channels=channels)
     about = label(settings.learner, settings.trained_norm)
     load_into(learner, processes.same(read_weights(path, about) if processes.first else None), path)
     return as_norm(learner, norm, settings).to(chosen_device(settings.device))

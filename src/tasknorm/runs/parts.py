@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
 
 from tasknorm.conversion import convert
 from tasknorm.data import (
@@ -38,10 +36,12 @@ from tasknorm.data import (
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.learners import Learner
-from tasknorm.nets import NETS
-from tasknorm.norms import NORMS
+from tasknorm.nets import is_backbone
+from tasknorm.runs.network import freeze_large, network_of, norm_maker
 from tasknorm.settings import Settings
-from tasknorm.training import load_pretrained, recompute
+from tasknorm.training import recompute
+
+Tasks = Callable[[int], Episode]
 
 LARGEST_CACHE = 1 << 36  # bytes; ILSVRC at 84 pixels needs 2^35, all of Quick Draw 2^40
 
@@ -55,38 +55,17 @@ def learner_of(settings: Settings, *, pretrained: bool = True, channels: int | N
         channels: of the images, if they are known; the run's sources are opened otherwise.
     """
     torch.manual_seed(settings.seed)
-    channels = channels or channels_of(settings)
-    options: dict[str, Any] = {"image_shape": (channels, settings.image_size, settings.image_size)}
-    options |= {"filters": settings.filters} if settings.filters else {}
-    options |= settings.kind.net_options(settings)
-    norm = norm_maker(settings)
-    try:
-        net = NETS[settings.net](norm, **options)
-    except ValueError as error:
-        raise SettingsError(f"net={settings.net} contradicts image_size={settings.image_size}: {error}") from None
-    if settings.pretrained is not None and pretrained:
-        load_pretrained(net, Path(settings.pretrained))
+    net = network_of(settings, channels or channels_of(settings), pretrained=pretrained)
     if settings.recompute:
-        recompute(net)
+        try:
+            recompute(net)
+        except ValueError as error:
+            raise SettingsError(f"net={settings.net}: {error}") from None
     own = settings.own.model_dump(exclude_none=True)
-    return settings.kind.of(net, norm, own, compiled=settings.compile)
-
-
-def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
-    """Makes the norms that meta-training uses."""
-    kind = NORMS[settings.trained_norm]
-    options: dict[str, Any] = {
-        "eps": settings.eps,
-        "momentum": settings.momentum,
-        "affine": {"all": True, "none": False}.get(settings.affine, "offset"),
-    }
-    if settings.unbiased:
-        options |= {"unbiased": True}
-    if settings.alpha is not None:
-        options |= {"alpha": settings.alpha}
-    if settings.schedule is not None:
-        options |= {"schedule": settings.schedule}
-    return partial(kind, **options)
+    learner = settings.kind.of(net, norm_maker(settings), own, compiled=settings.compile)
+    if settings.tuned == "small":
+        freeze_large(learner)
+    return learner
 
 
 def task_of(
@@ -206,8 +185,13 @@ def validated_sources(settings: Settings) -> tuple[str, ...]:
 
 
 def channels_of(settings: Settings) -> int:
-    """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised."""
-    return 3 if settings.colour else max(opened_once(source).channels for source in settings.all_sources)
+    """Channels of the net's images: 3 if one of the sources has colour, to which grey images are then raised.
+
+    Networks of others take 3 channels.
+    """
+    if settings.colour or is_backbone(settings.net):
+        return 3
+    return max(opened_once(source).channels for source in settings.all_sources)
 
 
 def opened_once(source: str, skip_bad: bool = False) -> Source:

@@ -9,6 +9,7 @@ from typing import Any
 from tasknorm.data import data_folder, found
 
 SOURCES = ("source", "validation_sources", "test_sources")
+HF = "hf:"  # before the folder of a network of transformers
 PATH = "folder:"  # before the path of a source
 
 
@@ -25,6 +26,8 @@ def with_absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
             made[key] = [_absolute(source) if isinstance(source, str) else source for source in made[key]]
     if isinstance(made.get("pretrained"), str):
         made["pretrained"] = str(Path(made["pretrained"]).absolute())
+    if isinstance(made.get("net"), str) and made["net"].startswith(HF) and Path(made["net"].removeprefix(HF)).is_dir():
+        made["net"] = HF + str(Path(made["net"].removeprefix(HF)).absolute())
     return made
 
 

@@ -15,7 +15,7 @@ from tasknorm.errors import SettingsError, at, one_line, reason
 from tasknorm.evaluation import Accuracy, Evaluation
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
-from tasknorm.settings import Settings, read_config
+from tasknorm.settings import AS_IT_WAS, Settings, read_config
 from tasknorm.training import RunFolder
 
 
@@ -24,7 +24,8 @@ class Result:
     """One line of a run's test: what was tested, and its accuracy.
 
     Args:
-        weights: "final", or "best" by validation.
+        weights: "final", or "best" by validation; of a pretrained network also "as it was", or "start", the norm
+            before its training.
         norm: the norm under which the weights were tested.
         source: where the test tasks came from.
         way, shot: classes of a test task, and context images of each; None if they vary.
@@ -34,6 +35,8 @@ class Result:
         accuracy: over the tasks; of a learner with steps, after `step`.
         step: the inner step, chosen on validation tasks.
         steps: the accuracy after each step.
+        candidate: of a tuning, which candidate the weights are: "as it was", "start" or "iteration 40".
+        gain: the difference from the network as it was on the same tasks, if that was tested.
     """
 
     weights: str
@@ -47,6 +50,8 @@ class Result:
     accuracy: Accuracy
     step: int | None = None
     steps: tuple[Accuracy, ...] = ()
+    candidate: str | None = None
+    gain: Accuracy | None = None
 
     @classmethod
     def of(
@@ -59,9 +64,11 @@ class Result:
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Result:
         """The line from a row of `result.json`."""
-        values = {name: row[name] for name in row if name not in ("interval", "maximum")}
+        values = {name: row[name] for name in row if name not in ("interval", "maximum", "gain")}
         values["accuracy"] = Accuracy(row["accuracy"], row["interval"])
         values["steps"] = tuple(Accuracy(each["accuracy"], each["interval"]) for each in row.get("steps", ()))
+        if (gain := row.get("gain")) is not None:
+            values["gain"] = Accuracy(gain["difference"], gain["interval"])
         return cls(**values)
 
     @property
@@ -73,6 +80,10 @@ class Result:
         """The row of `result.json`; without steps for a learner that has none."""
         about = ("weights", "norm", "source", "way", "shot", "targets", "tasks", "label")
         values = {name: getattr(self, name) for name in about} | _flat(self.accuracy)
+        if self.candidate is not None:
+            values["candidate"] = self.candidate
+        if self.gain is not None:
+            values["gain"] = {"difference": self.gain.mean, "interval": self.gain.interval}
         if not self.steps:
             return values
         return values | {"step": self.step, "maximum": _flat(self.maximum), "steps": [*map(_flat, self.steps)]}
@@ -80,8 +91,12 @@ class Result:
     def __str__(self) -> str:
         shape = "" if self.way is None else f" {self.way}-way {self.shot}-shot"
         step = "" if self.step is None else f" after step {self.step}"
-        words = f"{self.weights:6}{self.norm:11} {self.source}{shape}, targets: {self.targets:8}"
-        return f"{words} {self.accuracy} %{step}, {self.tasks} tasks, {self.label}"
+        weights = f"{self.weights:{6 if self.candidate is None else 10}}"
+        words = f"{weights}{self.norm:11} {self.source}{shape}, targets: {self.targets:8}"
+        words = f"{words} {self.accuracy} %{step}, {self.tasks} tasks, {self.label}"
+        if self.gain is not None and self.weights != AS_IT_WAS:
+            words += f"; {self.gain.percent:+.1f} ± {100 * self.gain.interval:.1f} against as it was"
+        return f"{words}; chosen: {self.candidate}" if self.candidate and self.weights == "best" else words
 
 
 def _flat(accuracy: Accuracy) -> dict[str, float]:

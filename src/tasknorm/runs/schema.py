@@ -32,6 +32,20 @@ class Point(_Part):
     interval: float = Field(ge=0)
 
 
+class Gain(_Part):
+    """A paired difference of accuracies and half the width of its 95 % interval."""
+
+    difference: float = Field(ge=-1, le=1)
+    interval: float = Field(ge=0)
+
+
+class Chosen(_Part):
+    """Which candidate of a tuning was chosen, and the accuracy of each on the validation tasks."""
+
+    candidate: str
+    validation: dict[str, float]
+
+
 class Row(Point):
     """One line of the test (see `Result`)."""
 
@@ -46,6 +60,8 @@ class Row(Point):
     step: int | None = None
     maximum: Point | None = None
     steps: list[Point] = []
+    candidate: str | None = None
+    gain: Gain | None = None
 
 
 class Curve(_Part):
@@ -99,3 +115,4 @@ class ResultFile(BaseModel):
     threads: int | list[int] = 1
     spent: dict[str, float] = {}
     audited: int = Field(1, ge=1)
+    chosen: dict[str, Chosen] = {}

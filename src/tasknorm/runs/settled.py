@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,14 @@ from tasknorm.settings import parsed, read_config
 from tasknorm.training import RunFolder, last_iteration
 
 
-def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool, config: Path | None = None) -> S:
+def settled(
+    kind: type[S],
+    given: Mapping[str, Any],
+    folder: Path,
+    resume: bool,
+    config: Path | None = None,
+    filled: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> S:
     """The settings of the run in a folder.
 
     Args:
@@ -23,6 +30,7 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
         folder: the run's folder.
         resume: whether to continue the run that is there.
         config: a file of settings.
+        filled: adds settings to the given ones, for a run that is new.
 
     Raises:
         SettingsError: if the folder is in use and is not to be resumed, or the settings contradict the run in it.
@@ -30,7 +38,7 @@ def settled(kind: type[S], given: Mapping[str, Any], folder: Path, resume: bool,
     given = with_absolute_paths((read_config(config) if config else {}) | dict(given))
     files, name = RunFolder(folder), RUNS[kind].name
     if not files.in_use:
-        return kind.of(given)
+        return kind.of(filled(given))
     if not resume:
         raise SettingsError(
             f"{folder}: this folder is not empty; add --resume to continue its {name}, or choose another folder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
@@ -16,17 +16,18 @@ from typing import Any
 import torch
 
 from tasknorm.data import keep_left_out, tell_left_out
-from tasknorm.episode import Episode
 from tasknorm.errors import DataError, SettingsError
-from tasknorm.evaluation import accuracies
 from tasknorm.files import alone, check_free, write_atomically
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, chosen_device, connected
+from tasknorm.nets import is_backbone
 from tasknorm.norms import NORMS
 from tasknorm.runs.calibration import keep_calibration
+from tasknorm.runs.candidates import as_it_was, chosen, validation_accuracies
 from tasknorm.runs.curves import curves
 from tasknorm.runs.meta_test import alphas_of, meta_test, validation_tasks
-from tasknorm.runs.parts import as_norm, check_test_tasks, learner_of, left_out, task_of
+from tasknorm.runs.network import tell_unconverted
+from tasknorm.runs.parts import Tasks, as_norm, check_test_tasks, learner_of, left_out, task_of
 from tasknorm.runs.record import read_record, read_result, result_text
 from tasknorm.runs.run import Run
 from tasknorm.runs.speed import Speed
@@ -48,8 +49,6 @@ WORTH_TIMING = 20  # iterations, at least
 # Runs of a kind differ in these alone, which hardly matter for their speed.
 ALIKE = {"norm", "alpha", "seed", "iterations", "pretrained", "learning_rate", "checkpoint_every", "validate_every"}
 ALIKE |= {"validation_tasks", "test_tasks", "test_seed", "fold", "halve_every", "regulariser"}
-
-Tasks = Callable[[int], Episode]
 
 
 class TrainingRun(Run[Settings]):
@@ -109,6 +108,8 @@ class TrainingRun(Run[Settings]):
                 f"meta_batch={settings.meta_batch} tasks cannot be shared by {processes.count} processes; start fewer"
             )
         learner = learner_of(settings).to(device)
+        if processes.first:
+            tell_unconverted(learner, settings)
         tasks, valid_tasks = task_of(settings, "train"), validation_tasks(settings)
         if settings.validate_every and not valid_tasks:
             raise DataError(
@@ -135,17 +136,20 @@ class TrainingRun(Run[Settings]):
                 keep_left_out(left_out(settings), files.left_out)
                 tell_left_out(left_out(settings))
         validate = partial(validation, settings=settings, episodes=valid_tasks, processes=processes)
+        untouched = partial(as_it_was, settings, valid_tasks, processes) if settings.as_it_was else None
         if processes.same(self._has_only_its_weights() if processes.first else None):
             about = label(settings.learner, settings.trained_norm)
             weights = processes.same(read_weights(files.final, about) if processes.first else None)
             load_into(learner, weights, files.final)
             threads = [torch.get_num_threads()]
         else:
-            threads = train(learner, settings, tasks, validate, files.path, processes)
+            threads = train(learner, settings, tasks, validate, files.path, processes, untouched)
         if processes.first:
             write_weights(files.final, weights_of(learner), label(settings.learner, settings.trained_norm))
-        result = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": threads}
+        result: dict[str, Any] = {"tasknorm": version("tasknorm"), "torch": torch.__version__, "threads": threads}
         result |= curves(files.path) if processes.first else {}
+        if settings.as_it_was and processes.first:
+            result |= {"chosen": chosen(settings, files, result["validation"])}
         result |= {"alphas": alphas_of(learner), "accuracies": []}
         result |= {"left_out": [asdict(row) for row in left_out(settings)]} if settings.skip_bad else {}
         if settings.test_tasks:
@@ -184,7 +188,7 @@ class TrainingRun(Run[Settings]):
         settings = self.settings
         tasks = _steps_chosen(settings) + _calibrated(settings)
         if settings.validate_every:
-            rounds = settings.iterations // settings.validate_every * len(settings.sources)
+            rounds = (settings.iterations // settings.validate_every + 2 * settings.as_it_was) * len(settings.sources)
             tasks += rounds * settings.validation_tasks * len(settings.tested_norms)
         tests = settings.test_tasks * _tested(settings)
         return settings.iterations * speed.iteration + tasks * speed.task + tests * speed.test
@@ -199,10 +203,12 @@ class TrainingRun(Run[Settings]):
         """A few iterations and test tasks, without pretrained weights."""
         if self.settings.iterations < WORTH_TIMING:
             return None
-        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "pretrained": None}
-        changes |= {"test_tasks": TESTED, "validation_tasks": TESTED}
-        if self.settings.norm == "Baseline":  # needs pretrained moments
-            changes["norm"] = "IN"
+        changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "as_it_was": False}
+        changes |= {"test_tasks": TESTED, "validation_tasks": TESTED, "test_weights": "final"}
+        if not is_backbone(self.settings.net):
+            changes |= {"pretrained": None, "start": "paper", "running": "moving", "tuned": "all"}
+            if self.settings.norm == "Baseline":  # needs pretrained moments
+                changes["norm"] = "IN"
         return self.settings.model_copy(update=changes)
 
 
@@ -212,10 +218,7 @@ def validation(
     """Accuracy on the validation tasks under each norm that the weights serve, and of each source."""
     found: dict[str, dict[str, float]] = {}
     for norm in settings.tested_norms:
-        model = as_norm(learner, norm, settings)
-        for source, episode in episodes.items():
-            table = accuracies(model, episode, settings.validation_tasks, processes=processes)
-            found.setdefault(norm, {})[source] = float(table.mean(0).max())
+        found[norm] = validation_accuracies(as_norm(learner, norm, settings), settings, episodes, processes)
     return found
 
 

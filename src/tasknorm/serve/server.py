@@ -52,7 +52,7 @@ def serve(
     limits = limits or Limits()
     adapter = Adapter(run)
     with alone(folder), _listening(host, port) as listener:
-        service = Service(adapter.preparation, adapter, Store(folder, limits), limits, threads)
+        service = Service(adapter.preparation, adapter, Store(folder, limits, adapter.network), limits, threads)
         app = app_of(service, token=token, hosts={*LOCAL, host.lower()} if is_local(host) else None)
         config = uvicorn.Config(
             app,

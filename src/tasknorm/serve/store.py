@@ -51,10 +51,12 @@ class Store:
     Args:
         folder: holds a file for each predictor; the caller has it to itself (see `files.alone`).
         limits: of the service.
+        network: name of the run's network, if it is one of others: what predictors that a function made need.
     """
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, network: str | None = None) -> None:
         self._folder = folder
+        self._network = network
         self._limits = limits
         self._memory: OrderedDict[str, Entry] = OrderedDict()
         self._lock = threading.Lock()
@@ -107,7 +109,7 @@ class Store:
         if id not in self._ids or not path.exists():
             self._forget(id)
             raise _unknown(id)
-        return Predictor.load(path)
+        return Predictor.load(path, self._network)
 
     def check_room(self) -> None:
         """Raise if no predictor may be added.

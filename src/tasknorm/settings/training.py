@@ -21,11 +21,12 @@ from tasknorm.data import AUGMENTATIONS, LARGEST_SIDE, ResizeName, Scale
 from tasknorm.episode import TARGETS
 from tasknorm.errors import SettingsError, one_line, short
 from tasknorm.learners import LEARNERS, Asked, Learner, OwnSettings
-from tasknorm.nets import NETS
+from tasknorm.nets import NETS, is_backbone
 from tasknorm.norms import ALPHAS, NORMS, TaskNorm
 from tasknorm.settings.config import FOLD, RESIZE, SCALE, Fold, Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
+AS_IT_WAS, START = "as it was", "start"  # weights: of the pretrained network, untouched; of the norm before training
 SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
 
 
@@ -48,19 +49,41 @@ class Settings(BaseModel):
     norm: str = Field(
         "TaskNorm-I", description="Label of the norm, as in the paper. TBN and RN share the training of CBN."
     )
-    net: str = Field(description=f"The network: {', '.join(NETS)}.")
+    net: str = Field(
+        description=f"The network: {', '.join(NETS)}; package.module:function for one that a function returns; or "
+        "hf:FOLDER for one of transformers."
+    )
     pretrained: str | None = about(
-        "File with the net's pretrained weights, as `tasknorm pretrain` writes it; or CNAPs' pretrained_resnet.pt.tar."
+        "File with the net's pretrained weights: of `tasknorm pretrain`, or CNAPs' pretrained_resnet.pt.tar; "
+        ".safetensors or .pth for networks of others."
+    )
+    start: Literal["paper", "preserve"] = Field(
+        "paper",
+        description="Where norms start: as in the paper, or near what a pretrained network computes (preserve).",
+    )
+    running: Literal["moving", "fixed"] = Field(
+        "moving", description="Whether meta-training moves the running moments, or leaves those of pretraining (fixed)."
+    )
+    tuned: Literal["all", "small"] = Field(
+        "all",
+        description="What is trained: all, or what is small alone: gamma, beta, alpha, a temperature, generators.",
+    )
+    as_it_was: bool = Field(
+        False, description="Let the pretrained network as it was, and the norm at its start, compete on validation."
     )
     filters: int | None = about("Channels of the net's blocks. Default: the net's own number.", ge=1)
     affine: Literal["all", "offset", "none"] = Field(
         "all", description="What norms learn: gamma and beta (all), beta alone (offset), or neither (none)."
     )
-    eps: float = Field(1e-5, gt=0, description="Number added to the variance in norms.")
+    eps: float = Field(
+        1e-5, gt=0, description="Number added to the variance in norms; a network of others keeps its own."
+    )
     unbiased: bool = Field(
         False, description="Divide variances by count - 1, as the authors' released code does, not by the count."
     )
-    momentum: float = Field(0.1, gt=0, le=1, description="Weight of the newest batch in the running moments.")
+    momentum: float = Field(
+        0.1, gt=0, le=1, description="Weight of the newest batch in running moments; a network of others keeps its own."
+    )
     alpha: str | None = about(f"The form of TaskNorm's alpha: {', '.join(ALPHAS)}.")
     schedule: int | None = about(
         "BRN: number of updates until its bounds are fully open; an iteration makes two updates.", ge=0
@@ -132,8 +155,10 @@ class Settings(BaseModel):
     test_tasks: int = Field(600, ge=0, description="Number of test tasks for each source at the end; 0 for no test.")
     test_sources: Names | None = about("Data sets to test on, separated by commas. Default: the training sources.")
     test_seed: int = Field(0, ge=0, lt=2**63, description="Seed of the test tasks.")
-    test_weights: Literal["both", "final", "best"] = Field(
-        "both", description="Which weights are tested: the final ones, the best by validation, or both."
+    test_weights: Literal["both", "final", "best", "all"] = Field(
+        "both",
+        description="Which weights are tested: the final ones, the best by validation, or both; all adds the "
+        "pretrained network as it was and the norm at its start.",
     )
     test_ways: Names | None = about("Numbers of classes in test tasks, separated by commas. Default: `way`.")
     test_targets: Names = Field(
@@ -246,10 +271,22 @@ class Settings(BaseModel):
 
     @property
     def tested_weights(self) -> tuple[str, ...]:
-        """The weights that are tested; without validation there are only the final ones."""
+        """The weights that are tested, those that are put to use last; without validation none are the best."""
+        before = (AS_IT_WAS, START) if self.test_weights == "all" else ()
         if not self.validate_every:
-            return ("final",)
-        return ("final", "best") if self.test_weights == "both" else (self.test_weights,)
+            return (*before, "final")
+        return (*before, *(("final", "best") if self.test_weights in ("both", "all") else (self.test_weights,)))
+
+    @property
+    def has_pretrained(self) -> bool:
+        """Whether the net begins with weights of a pretraining; functions and folders may bring them along."""
+        return self.pretrained is not None or is_backbone(self.net)
+
+    @property
+    def untouched(self) -> Self:
+        """Settings of the pretrained network as it was: batch norms in eval, nearest class mean."""
+        changes: dict[str, Any] = {"learner": "ncm", "norm": "Baseline", "own": OwnSettings(), "iterations": 0}
+        return self.model_copy(update=changes | {"alpha": None, "schedule": None, "tuned": "all"})
 
     @property
     def trained_norm(self) -> str:
@@ -266,6 +303,8 @@ class Settings(BaseModel):
     def _known(cls, value: str | None, info: Any) -> str | None:
         known: dict[str, Iterable[str]] = {"learner": LEARNERS, "norm": NORMS, "net": NETS, "alpha": ALPHAS}
         choices = list(known[info.field_name])
+        if info.field_name == "net" and is_backbone(value or ""):
+            return value
         if value is not None and value not in choices:
             raise choice_error(value, choices)
         return value
@@ -303,9 +342,17 @@ class Settings(BaseModel):
             yield "alpha", f"norm={self.norm}"
         if self.schedule is not None and self.norm != "BRN":
             yield "schedule", f"norm={self.norm}"
-        if self.norm == "Baseline" and self.pretrained is None:
-            yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
-        if self.filters is not None and self.net.startswith("resnet"):
+        if not self.has_pretrained:
+            if self.norm == "Baseline":
+                yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
+            for name, usual in (("start", "paper"), ("running", "moving"), ("tuned", "all"), ("as_it_was", False)):
+                if getattr(self, name) != usual:
+                    yield name, "pretrained=None: it needs a pretrained network"
+        if self.test_weights == "all" and not self.has_pretrained:
+            yield "test_weights", "pretrained=None: there is no network as it was"
+        if self.as_it_was and not self.validate_every:
+            yield "as_it_was", "validate_every=0: validation tasks decide between the candidates"
+        if self.filters is not None and (self.net.startswith("resnet") or is_backbone(self.net)):
             yield "filters", f"net={self.net}"
         if self.test_ways is not None and self.sampling == "variable":
             yield "test_ways", "sampling=variable, where each task has its own way"

@@ -18,8 +18,8 @@ from tasknorm.episode import Episode
 from tasknorm.errors import DivergedError, LostProcessError, SettingsError, StoppedError, at
 from tasknorm.learners import Learner
 from tasknorm.machine import Processes, in_order
-from tasknorm.settings import Settings
-from tasknorm.training.best_weights import Accuracies, is_better
+from tasknorm.settings import AS_IT_WAS, START, Settings
+from tasknorm.training.best_weights import Accuracies, Candidate, is_better, is_better_on_average
 from tasknorm.training.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 from tasknorm.training.meta_step import meta_step
 from tasknorm.training.metrics import read_metrics
@@ -27,6 +27,7 @@ from tasknorm.training.run_folder import RunFolder
 from tasknorm.training.watch import Watch
 from tasknorm.training.weights_file import label, load_into, weights_of, write_weights
 
+CANDIDATE = "candidate"  # in the label of the best weights: which of the candidates they are
 Validate = Callable[[Learner], dict[str, Accuracies]]  # by norm
 
 
@@ -37,6 +38,7 @@ def train(
     validate: Validate,
     folder: Path,
     processes: Processes | None = None,
+    as_it_was: Callable[[], Candidate] | None = None,
 ) -> list[int]:
     """Meta-train a learner, from the newest checkpoint in `folder` if there is one.
 
@@ -50,6 +52,8 @@ def train(
         validate: accuracies of a learner on the validation tasks, by norm and source.
         folder: the run's folder.
         processes: the processes that train together; this one alone if left out.
+        as_it_was: the pretrained network before anything was done to it. It and the learner as it starts then compete
+            with the training's weights; asked for once, before the first iteration.
 
     Returns:
         The numbers of CPU threads that the training has computed with, in the order in which they changed.
@@ -81,16 +85,38 @@ def train(
         quiet=not processes.first,
     )
 
+    better = is_better if as_it_was is None else is_better_on_average
+
+    def keep_if_best(norm: str, by_source: Accuracies, model: Learner | Candidate, candidate: str) -> None:
+        if not better(by_source, best.get(norm, {})):
+            return
+        best[norm] = by_source
+        if processes.first:
+            weights, said = (weights_of(model), about) if isinstance(model, Learner) else (model.weights, model.about)
+            said = said if as_it_was is None else said | {CANDIDATE: candidate}
+            write_weights(files.best(norm, settings.norm), weights, said)
+
     def validated(iteration: int) -> None:
         accuracies = validate(learner)
         watch.validation(iteration, accuracies)
         for norm, by_source in accuracies.items():
-            if is_better(by_source, best.get(norm, {})):
-                best[norm] = by_source
-                if processes.first:
-                    write_weights(files.best(norm, settings.norm), weights_of(learner), about)
+            keep_if_best(norm, by_source, learner, f"iteration {iteration}" if iteration else START)
+
+    def begin() -> None:
+        """What comes before the first iteration."""
+        learner.begin(lambda number: episode(number).to(device))
+        if processes.count > 1:
+            load_into(learner, processes.same(weights_of(learner)), folder)
+        if as_it_was is not None:
+            untouched = as_it_was()
+            watch.as_it_was(untouched.accuracies)
+            for norm in settings.tested_norms:
+                keep_if_best(norm, untouched.accuracies, untouched, AS_IT_WAS)
+            validated(0)
 
     with _signals() as received, watch, _telling_how_to_go_on(folder):
+        if not start:
+            begin()
         for iteration in range(start + 1, settings.iterations + 1):
             episodes = [next(tasks).to(device) for _ in share]
             first = (iteration - 1) * settings.meta_batch + share.start

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from tasknorm.files import naming, write_atomically
 from tasknorm.progress import Progress
+from tasknorm.settings import AS_IT_WAS
 from tasknorm.training.metrics import as_text, missing_iterations, read_metrics
 from tasknorm.training.run_folder import RunFolder
 
@@ -73,6 +74,11 @@ class Watch:
                 values |= {f"validation/{norm}/{source}": value for source, value in by_source.items()}
         self._write(iteration, **values, seconds=self._seconds())
 
+    def as_it_was(self, accuracies: dict[str, float]) -> None:
+        """Record the validation of the pretrained network as it was: accuracy by source."""
+        by_source = {f"{AS_IT_WAS}/{source}": value for source, value in accuracies.items()}
+        self._write(0, **{AS_IT_WAS: mean(accuracies.values())} | by_source, seconds=self._seconds())
+
     def say(self, text: str) -> None:
         """Tell the person something."""
         self._bar.say(text)
@@ -86,7 +92,7 @@ class Watch:
     def _keep_until(self, iteration: int) -> None:
         """Drop the lines of later iterations, and say what is dropped or missing."""
         lines = read_metrics(self._path)
-        kept = [line for line in lines if line["iteration"] <= iteration]
+        kept = [line for line in lines if line["iteration"] <= iteration] if iteration else []
         if dropped := len(lines) - len(kept):
             self.say(f"{self._path}: dropping {dropped} lines of iterations after {iteration}, which are done again")
         if missing := missing_iterations(kept, iteration):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,29 @@ def read_weights(path: Path, about: Mapping[str, str]) -> dict[str, Tensor]:
     Raises:
         WeightsError: if the file is damaged or says something else about itself than `about`.
     """
+    with _opened(path) as file:
+        check_label(path, _label(path, file.metadata() or {}), about)
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def read_label(path: Path) -> dict[str, Any]:
+    """What a file says about its weights.
+
+    Raises:
+        WeightsError: if the file is damaged.
+    """
+    with _opened(path) as file:
+        found = _label(path, file.metadata() or {})
+    return found if isinstance(found, dict) else {}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of weights, open."""
     try:
         open_regular(path).close()  # what follows would wait for a pipe
         with safe_open(path, "pt") as file:
-            check_label(path, _label(path, file.metadata() or {}), about)
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            yield file
     except OSError as error:
         raise WeightsError(
             f"{at(path)}: the weights cannot be read ({reason(error)}); correct the path, or finish the training"
