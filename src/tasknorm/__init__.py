@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tasknorm.moments import Moments
     from tasknorm.norms import NORMS, Activations, Norm
     from tasknorm.phase import PhaseError, context, contexts, joint, target
-    from tasknorm.transduction import Audit, audit
+    from tasknorm.transduction import Audit, ScorerAudit, audit, audit_scorer
 
 __all__ = [
     "NORMS",
@@ -23,7 +23,9 @@ __all__ = [
     "Moments",
     "Norm",
     "PhaseError",
+    "ScorerAudit",
     "audit",
+    "audit_scorer",
     "context",
     "contexts",
     "convert",
@@ -37,7 +39,7 @@ _HOMES = {
     "moments": ("Moments",),
     "norms": ("NORMS", "Activations", "Norm"),
     "phase": ("PhaseError", "context", "contexts", "joint", "target"),
-    "transduction": ("Audit", "audit"),
+    "transduction": ("Audit", "ScorerAudit", "audit", "audit_scorer"),
 }
 _ROOMS = (
     "compare",
