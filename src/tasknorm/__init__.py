@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tasknorm.conversion import convert
     from tasknorm.episode import Episode
     from tasknorm.moments import Moments
-    from tasknorm.norms import NORMS, Activations, Norm
+    from tasknorm.norms import NORMS, Activations, Norm, split_state
     from tasknorm.phase import PhaseError, context, contexts, joint, target
     from tasknorm.transduction import Audit, ScorerAudit, audit, audit_scorer
 
@@ -30,6 +30,7 @@ __all__ = [
     "contexts",
     "convert",
     "joint",
+    "split_state",
     "target",
 ]
 
@@ -37,7 +38,7 @@ _HOMES = {
     "conversion": ("convert",),
     "episode": ("Episode",),
     "moments": ("Moments",),
-    "norms": ("NORMS", "Activations", "Norm"),
+    "norms": ("NORMS", "Activations", "Norm", "split_state"),
     "phase": ("PhaseError", "context", "contexts", "joint", "target"),
     "transduction": ("Audit", "ScorerAudit", "audit", "audit_scorer"),
 }

@@ -7,10 +7,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from click.testing import Result
 from typer.testing import CliRunner
 
 from support.photos import photo
@@ -85,12 +84,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def audited(place: Path, scorer: str, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tasknorm", "audit", scorer, "--images", "photos", "--size", "16", "--batch", "6"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    return subprocess.run([*command, *words], cwd=place, capture_output=True, text=True, env=environment, timeout=120)
-
-
 @pytest.mark.parametrize(
     ("scorer", "code"),
     [("clean", 0), ("left_in_train", 1), ("softmax_over_the_batch", 1), ("noisy", 3)],
@@ -107,7 +100,7 @@ def test_the_exit_code_is_the_verdict(place: Path, scorer: str, code: int) -> No
     assert ("BatchNorm2d" in found.stdout) is (scorer == "left_in_train")
 
 
-def audited(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+def audited(place: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
     monkeypatch.chdir(place)
     return CliRunner().invoke(app, ["audit", *words, *WORDS])
 
