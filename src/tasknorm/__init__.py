@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from tasknorm.conversion import convert
     from tasknorm.episode import Episode
     from tasknorm.moments import Moments
-    from tasknorm.norms import NORMS, Activations, Norm
+    from tasknorm.norms import NORMS, Activations, Norm, split_state
     from tasknorm.phase import PhaseError, context, contexts, joint, target
     from tasknorm.runs import tune
-    from tasknorm.transduction import Audit, audit
+    from tasknorm.transduction import Audit, ScorerAudit, audit, audit_scorer
 
 __all__ = [
     "NORMS",
@@ -24,11 +24,14 @@ __all__ = [
     "Moments",
     "Norm",
     "PhaseError",
+    "ScorerAudit",
     "audit",
+    "audit_scorer",
     "context",
     "contexts",
     "convert",
     "joint",
+    "split_state",
     "target",
     "tune",
 ]
@@ -37,10 +40,10 @@ _HOMES = {
     "conversion": ("convert",),
     "episode": ("Episode",),
     "moments": ("Moments",),
-    "norms": ("NORMS", "Activations", "Norm"),
+    "norms": ("NORMS", "Activations", "Norm", "split_state"),
     "phase": ("PhaseError", "context", "contexts", "joint", "target"),
     "runs": ("tune",),
-    "transduction": ("Audit", "audit"),
+    "transduction": ("Audit", "ScorerAudit", "audit", "audit_scorer"),
 }
 _ROOMS = (
     "compare",

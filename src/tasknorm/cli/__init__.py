@@ -20,6 +20,7 @@ VERBS = {
     "adapt": "Adapt a run to classes of your own, and write a predictor of them.",
     "predict": "Classify images with a predictor.",
     "export": "Write a predictor or a learner as a program: ONNX, or PyTorch's own.",
+    "audit": "Find out whether a model's scores depend on who else is in the batch.",
     "serve": "Serve few-shot classifiers over HTTP.",
     "pretrain": "Train a feature extractor, for CNAPs and NCM.",
     "import-cnaps": "Make a run from the weights that CNAPs' authors released.",

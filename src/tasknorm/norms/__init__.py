@@ -12,6 +12,8 @@ from tasknorm.norms.meta_batch_norm import MetaBN
 from tasknorm.norms.norm import Norm
 from tasknorm.norms.reptile_norm import RN
 from tasknorm.norms.running import RUNNING, RunningMean
+from tasknorm.norms.source_prior import SourcePrior
+from tasknorm.norms.splitting import split_state
 from tasknorm.norms.task_norm import ALPHAS, TaskNorm, TaskNormI, TaskNormL, TaskNormR
 from tasknorm.norms.transductive_batch_norm import TBN
 
@@ -46,9 +48,11 @@ __all__ = [
     "MetaBN",
     "Norm",
     "RunningMean",
+    "SourcePrior",
     "TaskNorm",
     "TaskNormI",
     "TaskNormL",
     "TaskNormR",
     "averaged_running",
+    "split_state",
 ]
