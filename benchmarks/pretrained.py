@@ -15,7 +15,7 @@ import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,8 @@ from tasknorm.settings import AS_IT_WAS, START, Settings
 from tasknorm.training import RunFolder
 
 NET = "tasknorm.nets:efficientnet_lite0"
-TUNED_ON, TESTED_ON = ("cu_birds", "vgg_flower"), ("cu_birds", "vgg_flower", "traffic_sign", "dtd")
+TUNED_ON = ("cu_birds", "vgg_flower")
+TESTED_ON = {"cu_birds": "birds", "vgg_flower": "flowers", "traffic_sign": "traffic signs", "dtd": "textures"}
 TRAINED = tuple(norm for norm in NORMS if norm not in ("TBN", "RN"))  # these two share CBN's training
 
 
@@ -183,19 +184,29 @@ def _percent(found: Accuracy) -> dict[str, float]:
     return {"mean": round(100 * found.mean, 2), "interval": round(100 * found.interval, 2)}
 
 
-def text(summary: dict[str, Any]) -> Iterable[str]:
-    """The summary as a Markdown table: the untouched network, then each norm before and after tuning."""
-    yield f"| norm | weights | {' | '.join(TESTED_ON)} |"
-    yield f"|---|---|{'---:|' * len(TESTED_ON)}"
-    cells = [f"{each['mean']:.1f} ± {each['interval']:.1f}" for each in summary["as it was"].values()]
-    yield f"| batch norm | as it was | {' | '.join(cells)} |"
-    for norm, rows in summary["norms"].items():
-        for which in ("start", "tuned", "chosen"):
-            cells = [
-                f"{each['mean']:.1f} ({each['difference']['mean']:+.1f} ± {each['difference']['interval']:.1f})"
-                for each in rows[which].values()
-            ]
-            yield f"| {norm} | {which} | {' | '.join(cells)} |"
+def table(summary: dict[str, Any], weights: str) -> Iterator[str]:
+    """A Markdown table of all norms, the best first: accuracies, and differences from the untouched network.
+
+    Args:
+        summary: as `Study.summary` returns it.
+        weights: "start" for norms before tuning, "tuned" for those after it.
+    """
+    rows = {norm: each[weights] for norm, each in summary["norms"].items()}
+    best_first = sorted(rows, key=lambda norm: -sum(cell["mean"] for cell in rows[norm].values()))
+    ends = weights == "tuned"
+    yield f"| norm | {' | '.join(TESTED_ON.values())} |{' chosen on validation |' if ends else ''}"
+    yield f"|---|{'---:|' * len(TESTED_ON)}{'---|' if ends else ''}"
+    cells = [f"{cell['mean']:.1f} ± {cell['interval']:.1f}" for cell in summary["as it was"].values()]
+    yield f"| batch norm, as it was | {' | '.join(cells)} |{' |' if ends else ''}"
+    for norm in best_first:
+        cells = [_cell(cell) for cell in rows[norm].values()]
+        chosen = ", ".join(dict.fromkeys(summary["norms"][norm]["candidates"]))
+        yield f"| {norm} | {' | '.join(cells)} |{f' {chosen} |' if ends else ''}"
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    difference = cell["difference"]
+    return f"{cell['mean']:.1f} ({difference['mean']:+.1f} ± {difference['interval']:.1f})"
 
 
 def main() -> None:
@@ -219,7 +230,10 @@ def main() -> None:
             config = (given.out / f"{norm}-{seed}" / "config.json").read_bytes()
             write_atomically(given.out / "settings.json", config)
     summary = study.summary()
-    print(json.dumps(summary, indent=1) if given.json else "\n".join(text(summary)))
+    if given.json:
+        print(json.dumps(summary, indent=1))
+    else:
+        print("before tuning:", *table(summary, "start"), "", "after tuning:", *table(summary, "tuned"), sep="\n")
 
 
 if __name__ == "__main__":
