@@ -16,6 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 from support.data_files import write_pets
+from support.own_network import MINE, write_place
 from support.runs import ended, run, started
 from tasknorm.cli import app
 from tasknorm.compare.comparing import _Job
@@ -354,3 +355,22 @@ def test_folds_are_planned_only_where_splits_are_too_small(photos: Path, tmp_pat
     assert planned({"learner": "protonets", "way": 5}, ["LN"], tmp_path).folds == 0
     with pytest.raises(SettingsError, match="each norm to compare must be named once"):
         planned(question, [], tmp_path)
+
+
+def test_norms_are_compared_on_a_pretrained_network_tuned_and_untuned(tmp_path, monkeypatch):
+    write_place(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TASKNORM_CACHE", str(tmp_path / "cache"))
+    words = ["compare", "--net", MINE, "--source", "folder:photos", "--norms", "TaskNorm-r,TBN", "--way", "3"]
+    words += ["--shot", "1", "--iterations", "2", "--tasks", "3", "--image-size", "32", "--seeds", "2"]
+    result = CliRunner().invoke(app, [*words, "--out", "found"])
+    assert result.exit_code == 0, result.output
+    table = [line.split() for line in result.stdout.splitlines()]
+    heading = next(line for line in table if line[:2] == ["norm", "untuned"])
+    assert heading[:5] == ["norm", "untuned", "all", "example", "class"]
+    for name in ("as", "TaskNorm-r", "TBN"):
+        assert any(line and line[0] == name for line in table), result.stdout
+    record = read_record(tmp_path / "found" / "seed1" / "protonets-TaskNorm-r")
+    assert [row.weights for row in record.results if row.targets == "all"] == ["as it was", "start", "final"]
+    assert "the network as it was" in result.stdout.lower()
+    assert "series-as-it-was" in (tmp_path / "found" / "report.html").read_text()

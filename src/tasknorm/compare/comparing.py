@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tasknorm.compare.presets import COMPARED, SEEDS
+from tasknorm.compare.presets import COMPARED, COMPARED_TUNED, SEEDS, is_tuned
 from tasknorm.compare.rounds import Plan, planned
 from tasknorm.compare.view import View
 from tasknorm.data import tell_left_out
@@ -21,7 +21,7 @@ from tasknorm.grid import GridRun, PoolEngine, check_runs, do_runs, stoppable
 from tasknorm.machine import cores
 from tasknorm.report import Comparison
 from tasknorm.runs import left_out, prepare, read_record
-from tasknorm.settings import read_config
+from tasknorm.settings import AS_IT_WAS, read_config
 from tasknorm.training import RunFolder
 
 SLACK = 1.1  # rounds may differ in length by so much
@@ -46,7 +46,8 @@ def compare(
 
     Args:
         question: settings that differ from the presets': learner (several separated by commas), source, way, shot, ...
-        norms: labels of the norms to compare.
+        norms: labels of the norms to compare. With `net` and `pretrained` in the question, each is tuned on top of that
+            network, and tested untuned too; the network as it was is compared with them.
         folder: the comparison's folder, which holds a folder for each seed, and in it one for each training.
         seeds: the number of seeds; 3 if neither this nor `minutes` is given.
         minutes: begin no further seed that would not end within this time; the first is always done.
@@ -109,6 +110,10 @@ class _Job:
             raise FailedRunsError("; ".join(f"{name} failed: {why}" for name, why in failed.items()))
         return self.found
 
+    def _has_untouched(self, learner: str) -> bool:
+        """Whether the pretrained network was also tested as it was."""
+        return AS_IT_WAS in self.plan.settings(learner, self.plan.trained[0]).tested_weights
+
     def _more(self) -> list[GridRun]:
         """The runs of the next round, if there is to be one."""
         if self.begun >= self.most or not self._in_time():
@@ -157,7 +162,7 @@ class _Job:
         found = [
             Comparison(
                 [[read_record(place) for place in self.plan.trainings(learner, n)] for n in range(self.complete)],
-                self.plan.norms,
+                [AS_IT_WAS, *self.plan.norms] if self._has_untouched(learner) else self.plan.norms,
                 _call(self.plan),
                 self.processes,
             )
@@ -179,7 +184,7 @@ def _most(plan: Plan, seeds: int | None, minutes: float | None) -> int:
 
 def _call(plan: Plan) -> str:
     """The command that asks this question, without its number of seeds."""
-    flags = {"test_tasks": "tasks", "validate_every": None, "pretrained": None}
+    flags = {"test_tasks": "tasks", "validate_every": None}
     usual = {"learner": "maml", "source": "glyphs", "way": 5, "shot": 1, "test_tasks": 200, "seed": 0}
     words = ["tasknorm", "compare"]
     for key, value in plan.question.items():
@@ -187,7 +192,7 @@ def _call(plan: Plan) -> str:
         if flag is None or value is None or value is False or value == usual.get(key):
             continue
         words += [f"--{flag.replace('_', '-')}", *([] if value is True else [str(value)])]
-    if tuple(plan.norms) != COMPARED:
+    if tuple(plan.norms) != (COMPARED_TUNED if is_tuned(plan.question) else COMPARED):
         words += ["--norms", ",".join(plan.norms)]
     return shlex.join([*words, "--out", str(plan.folder)])
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasknorm.learners import CHARACTERS, LEARNERS
+from tasknorm.learners import CHARACTERS, LEARNERS, Learner
+from tasknorm.nets import is_backbone
 from tasknorm.norms import NORMS, TaskNorm
-from tasknorm.settings import PretrainSettings, Settings
+from tasknorm.settings import PretrainSettings, Settings, for_tuning
 
 COMPARED = ("TBN", "CBN", "RN", "LN", "IN", "MetaBN", "TaskNorm-L", "TaskNorm-I")
 SEEDS = 3
@@ -49,6 +50,15 @@ ON_PHOTOS: dict[str, dict[str, Any]] = {
     "ncm": {"net": "resnet-small", "image_size": 32},
 }
 EPOCHS = 3  # of pretraining
+COMPARED_TUNED = ("Baseline", "CBN", "TBN", "RN", "MetaBN", "TaskNorm-r", "TaskNorm-I")  # for a pretrained network
+SHOT_TUNED = 5
+# A pretrained network is tested as it was, with each norm at its start, and tuned; nothing is chosen on validation.
+TUNED: dict[str, Any] = {"as_it_was": False, "validate_every": 0, "test_weights": "all"}
+
+
+def is_tuned(question: Mapping[str, Any]) -> bool:
+    """Whether a question is about tuning a pretrained network of others."""
+    return is_backbone(str(question.get("net") or ""))
 
 
 def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
@@ -60,6 +70,8 @@ def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
     """
     learner = LEARNERS.get(question["learner"])
     asked = {key: value for key, value in question.items() if value is not None}
+    if is_tuned(question):
+        return _tuning(asked, norm)
     common = ALL | {"train_way": asked.get("way")}
     common |= {"alpha": "functional-shared"} if issubclass(NORMS[norm], TaskNorm) else {}
     if learner is not None:
@@ -71,6 +83,16 @@ def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
         common |= {"validate_every": max(1, iterations // VALIDATIONS)}
         common |= {"checkpoint_every": max(1, iterations // CHECKPOINTS)}
     return Settings.of(common | asked | {"norm": norm})
+
+
+def _tuning(asked: Mapping[str, Any], norm: str) -> Settings:
+    tested = {name: ALL[name] for name in ("test_tasks", "test_targets", "skip_proven", "validation_tasks")}
+    asked = tested | dict(asked) | {"norm": norm}
+    filled = for_tuning(asked)
+    if LEARNERS.get(filled["learner"], Learner).meta_trained:
+        return Settings.of(filled | TUNED)
+    untuned = {"iterations": 0, "tuned": "all", "as_it_was": False, "validate_every": 0, "test_weights": "final"}
+    return Settings.of(filled | untuned)
 
 
 def pretraining_of(settings: Settings) -> PretrainSettings:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasknorm.compare.presets import pretraining_of, settings_of
+from tasknorm.compare.presets import is_tuned, pretraining_of, settings_of
 from tasknorm.data import Split, large_enough
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.grid import GridRun
@@ -68,6 +68,8 @@ class Plan:
             question.pop("iterations", None)
         if self.folds:
             question |= {"fold": f"{number + 1}/{self.folds}", "validate_every": 0}
+        if is_tuned(question):
+            return settings_of(question, norm)
         if kind is not None and kind.wants_pretrained and question.get("pretrained") is None:
             place = self.folder / self.name(number) / f"{learner}-{PRETRAINING}"
             question["pretrained"] = str(RunFolder(place).extractor)
@@ -81,7 +83,8 @@ class Plan:
     def _runs(self, learner: str, number: int) -> Iterator[GridRun]:
         every = [self.settings(learner, norm, number) for norm in self.trained]
         needs: tuple[str, ...] = ()
-        if LEARNERS[learner].wants_pretrained and self.question.get("pretrained") is None:
+        made = LEARNERS[learner].wants_pretrained and not is_tuned(self.question)
+        if made and self.question.get("pretrained") is None:
             needs = (f"{self.name(number)}/{learner}-{PRETRAINING}",)
             yield GridRun(needs[0], pretraining_of(every[0]))
         for settings in every:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +18,7 @@ from tasknorm.report.comparison_table import table, text
 from tasknorm.report.render import Table
 from tasknorm.report.verdict import sentences
 from tasknorm.runs import Record, Result
-from tasknorm.settings import Settings
+from tasknorm.settings import AS_IT_WAS, START, Settings
 
 PATH = "folder:"  # before the path of a source
 
@@ -39,7 +39,7 @@ class Comparison:
 
     Args:
         rounds: the records of one seed, or of one fold of the classes, each.
-        norms: labels of the norms that were asked for.
+        norms: labels of the norms that were asked for; "as it was" for a pretrained network that nothing was done to.
         call: the command that asks this question, without its number of seeds.
         processes: trainings at a time.
         other: seconds of the wall time that were spent on nothing of `spent`; None if several calls shared the work.
@@ -119,9 +119,19 @@ class Comparison:
         found: list[dict[str, dict[str, Result]]] = []
         for records in self.rounds:
             rows = [row for record in records for row in record.chosen() if row.norm in self.norms]
+            if AS_IT_WAS in self.norms:
+                rows += [replace(row, norm=AS_IT_WAS) for row in records[0].results if row.weights == AS_IT_WAS]
             by_norm = {norm: {row.targets: row for row in rows if row.norm == norm} for norm in self.norms}
             found.append({norm: {come: by.get(come, by["all"]) for come in TARGETS} for norm, by in by_norm.items()})
         return found
+
+    def untuned(self, norm: str) -> Accuracy | None:
+        """The accuracy of a pretrained network with a norm before its tuning; None if that was not tested."""
+        rows = [row for each in self.records for row in each.results if (row.weights, row.norm) == (START, norm)]
+        rows = [row for row in rows if row.targets == "all"]
+        if not rows:
+            return None
+        return rows[0].accuracy if len(rows) == 1 else over_seeds([row.accuracy.mean for row in rows])
 
     def by_seed(self, norm: str, come: Targets) -> list[float]:
         """The mean accuracy in each round."""
@@ -210,9 +220,13 @@ class Comparison:
         """What a norm costs, as a mean over rounds."""
         serving = [self._serving(records, norm).result for records in self.rounds]
         training = fmean(result.get("spent", {}).get("training", result["seconds"]) for result in serving)
-        return Cost(training, 1000 * fmean(result["seconds_per_test_task"][norm] for result in serving))
+        training = 0.0 if norm == AS_IT_WAS else training
+        tested = "Baseline" if norm == AS_IT_WAS else norm
+        return Cost(training, 1000 * fmean(result["seconds_per_test_task"][tested] for result in serving))
 
     def _serving(self, records: Sequence[Record], norm: str) -> Record:
+        if norm == AS_IT_WAS:
+            return records[0]
         return next(record for record in records if norm in record.settings.tested_norms)
 
     # How long it took

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from tasknorm.report.comparison import Comparison
 
 HEADINGS = ("norm", "all at once", "by example", "by class", "difference", "transductive", "ms / task")
+UNTUNED = "untuned"
+ON_TUNING = (
+    "Untuned: the norm as it starts on the pretrained network, with targets all at once. As it was: that network with "
+    "its own batch norms in eval, and nothing tuned."
+)
 SHORT = {"all at once": "all", "by example": "example", "by class": "class", "difference": "vs. best"}
 SHORT |= {"transductive": "peeks", "ms / task": "ms/task"}  # 80 columns hold it
 
@@ -25,10 +30,12 @@ SHORT |= {"transductive": "peeks", "ms / task": "ms/task"}  # 80 columns hold it
 def table(found: Comparison) -> Table:
     """Norms by the accuracy that they keep however targets arrive, the best first; the best set is bold."""
     several = len(found.rounds) > 1
+    tuned = any(found.untuned(norm) for norm in found.norms)
     lines = [
         line(
             [
                 Cell(norm, several and norm in found.best),
+                *([str(found.untuned(norm) or "")] if tuned else []),
                 *(Cell(str(found.accuracy(norm, come)), several and norm in found.best) for come in TARGETS),
                 "" if norm == found.reference else signed(found.difference(norm)),
                 "yes" if norm in found.transductive else "no",
@@ -37,7 +44,8 @@ def table(found: Comparison) -> Table:
         )
         for norm in sorted(found.norms, key=lambda norm: -min(found.accuracy(norm, come).mean for come in TARGETS))
     ]
-    return Table("comparison", found.title, HEADINGS, tuple(lines), _notes(found))
+    headings = (HEADINGS[0], UNTUNED, *HEADINGS[1:]) if tuned else HEADINGS
+    return Table("comparison", found.title, headings, tuple(lines), _notes(found) + ((ON_TUNING,) if tuned else ()))
 
 
 def _notes(found: Comparison) -> tuple[str, ...]:
@@ -86,7 +94,8 @@ def text(found: Comparison) -> Group:
     for item in made.lines:
         texts = [cell.text.replace(" ± ", "±") for cell in item.cells]
         marked = (f"[bold]{t}[/]" if cell.bold else t for t, cell in zip(texts, item.cells, strict=True))
-        shown.add_row(*marked, style="yellow" if item.cells[5].text == "yes" else None)
+        peeks = item.cells[made.headings.index("transductive")].text == "yes"
+        shown.add_row(*marked, style="yellow" if peeks else None)
     return Group(Text(f"{made.title}, {rounds}: accuracy in % by how targets arrive"), shown)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tasknorm.settings import AS_IT_WAS
+
 INK = "#1b1f24"  # becomes the page's own text colour, light or dark
 
 
@@ -34,6 +36,7 @@ LOOKS = {
     "TaskNorm-r": Look("#8663f3", "#9d88e0", ":", "d"),
     "TaskNorm-L": Look("#72006f", "#fa8aab", "--", ">"),
     "TaskNorm-I": Look("#ad2a6d", "#f21cab", "-", "*"),
+    AS_IT_WAS: Look("#5b6670", "#9aa6b2", "-", "p"),
 }
 ALPHAS = {
     "independent-channel": LOOKS["BRN"],
@@ -45,7 +48,7 @@ ALPHAS = {
 
 def series_class(series: str) -> str:
     """The class of the style sheet that holds the colour of a norm."""
-    return f"series-{series}"
+    return f"series-{series.replace(' ', '-')}"
 
 
 def colours() -> str:

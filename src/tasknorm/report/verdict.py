@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tasknorm.durations import in_hours
 from tasknorm.episode import TARGETS
 from tasknorm.evaluation import seeds_needed
+from tasknorm.settings import AS_IT_WAS
 
 if TYPE_CHECKING:
     from tasknorm.report.comparison import Comparison
@@ -19,7 +21,14 @@ ARRIVE = {"all": "all at once", "example": "one by one", "class": "class by clas
 def sentences(found: Comparison) -> list[str]:
     """The verdict on a comparison."""
     said = _advice(found) if found.fair else []
-    return said + [_on_transductive(found, norm) for norm in found.transductive] + _undecided(found)
+    said += [_on_transductive(found, norm) for norm in found.transductive] + _undecided(found)
+    return [_naming_the_network(sentence) for sentence in said]
+
+
+def _naming_the_network(sentence: str) -> str:
+    """A pretrained network as it was stands among the norms, and is none."""
+    named = sentence.replace(AS_IT_WAS, f"the network {AS_IT_WAS}")
+    return re.sub(r"(^|[.:] )the network", r"\1The network", named)
 
 
 def _advice(found: Comparison) -> list[str]:

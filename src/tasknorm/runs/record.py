@@ -15,7 +15,7 @@ from tasknorm.errors import SettingsError, at, one_line, reason
 from tasknorm.evaluation import Accuracy, Evaluation
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
 from tasknorm.runs.schema import ResultFile
-from tasknorm.settings import AS_IT_WAS, Settings, read_config
+from tasknorm.settings import AS_IT_WAS, START, Settings, read_config
 from tasknorm.training import RunFolder
 
 
@@ -125,7 +125,7 @@ class Record:
     def chosen(self) -> list[Result]:
         """The lines of the weights that did best on validation; of the final ones where nothing was validated."""
         best = [result for result in self.results if result.weights == "best"]
-        return best or self.results
+        return best or [result for result in self.results if result.weights not in (AS_IT_WAS, START)]
 
 
 def read_record(folder: Path) -> Record:
