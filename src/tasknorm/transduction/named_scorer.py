@@ -74,12 +74,13 @@ def _made(name: str, found: Any) -> Score:
             found = found()
         except (Exception, SystemExit) as error:
             raise SettingsError(
-                f"{name}: it takes no arguments, so it was called to make the scorer, and failed ({_said(error)})"
+                f"{name}: it can be called without arguments, so it was called to make the scorer, and failed "
+                f"({_said(error)})"
             ) from None
         if not callable(found):
             raise SettingsError(
-                f"{name}: it takes no arguments, so it must make a scorer, a function of a batch of images, got "
-                f"{type(found).__name__}; return the function or network, or take the batch as an argument"
+                f"{name}: it can be called without arguments, so it must make a scorer, a function of a batch of images, "
+                f"got {type(found).__name__}; return the function or network, or take the batch as an argument"
             )
     if not callable(found) or inspect.isclass(found):
         raise SettingsError(
