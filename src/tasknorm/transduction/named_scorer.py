@@ -79,8 +79,8 @@ def _made(name: str, found: Any) -> Score:
             ) from None
         if not callable(found):
             raise SettingsError(
-                f"{name}: it can be called without arguments, so it must make a scorer, a function of a batch of images, "
-                f"got {type(found).__name__}; return the function or network, or take the batch as an argument"
+                f"{name}: it can be called without arguments, so it must make a scorer, a function of a batch of "
+                f"images, got {type(found).__name__}; return the function or network, or take the batch as an argument"
             )
     if not callable(found) or inspect.isclass(found):
         raise SettingsError(
