@@ -24,6 +24,7 @@ from tasknorm.data import DataError, Folder, import_source, read_spec
 from tasknorm.data.formats.idx import read_idx
 from tasknorm.data.formats.tfrecords import RecordFile
 from tasknorm.data.formats.tree import Tree
+from tasknorm.data.places import place_of
 from tasknorm.data.sources.cifar import cifar10, cifar100
 from tasknorm.data.sources.mini_imagenet import MiniImagenet
 from tasknorm.data.sources.quickdraw import QuickDraw
@@ -227,6 +228,10 @@ READS = {
     "a/0.png": lambda path: Folder(path.parent.parent).image(0, 0),
     "metrics.jsonl": lambda path: curves(path.parent),
 }
+
+
+def test_a_data_set_whose_name_no_file_could_have(tmp_path):
+    assert place_of("x" * 5000, tmp_path) is None
 
 
 @special

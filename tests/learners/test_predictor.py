@@ -195,6 +195,8 @@ OLD = {"format": "tasknorm predictor 1", "norms": "TaskNorm-I"}  # as 0.1.0 wrot
         (None, {"bias": torch.full((5,), float("nan"))}, r"'bias': damaged, not all numbers are finite"),
         (None, {"net__more": torch.ones(1)}, r"does not fit this net: 'net.more' is not of this net"),
         (None, {"net__blocks__0__conv__weight": torch.ones(16, 1, 3, 1)}, r"does not fit this net: 'net.blocks.0.conv"),
+        (OLD, {"net__blocks__0__norm__context_size": torch.tensor(0)}, r"needs a context of 1 image or more, got 0"),
+        (None, {"net__blocks__0__norm__context_size": torch.tensor(-5)}, r"needs a context of 1 image or more, got -5"),
         ({"format": "tasknorm predictor 1"}, {}, "holds a net with norms"),
         ({}, {}, "has format None"),
     ],

@@ -38,7 +38,7 @@ def place_of(name: str, root: Path) -> Path | None:
         DataError: if several could be meant.
     """
     for path in (root / name, root / f"{name}.zip", root / f"{name}.tar.gz"):
-        if path.exists():
+        if os.path.exists(path):  # a name too long for a file is not there, for `Path.exists` an error
             return path
     found = sorted(root.glob(f"{name}_*.zip"))
     if len(found) > 1:

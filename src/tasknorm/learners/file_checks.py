@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from tasknorm.errors import WeightsError, at, reason, short
+from tasknorm.norms import Norm
 
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -39,6 +40,23 @@ def check_tensors(file: Path, tensors: Mapping[str, Tensor], module: nn.Module, 
             )
         if not tensor.isfinite().all():
             raise WeightsError(f"{at(file, short(name))}: damaged, not all numbers are finite; save it again")
+
+
+def check_context(file: Path, tensors: Mapping[str, Tensor], net: nn.Module) -> None:
+    """Raise if a norm of the net needs a context, and the file has none for it: the net was adapted to one.
+
+    Args:
+        file: the file.
+        tensors: those of the net, which `check_tensors` has seen.
+        net: gets the tensors.
+    """
+    for name, norm in net.named_modules():
+        place = f"net.{name}.context_size"
+        if isinstance(norm, Norm) and norm.needs_context and not int(tensors[place]) > 0:
+            raise WeightsError(
+                f"{at(file, short(place))}: damaged, {norm.label} needs a context of 1 image or more, got "
+                f"{int(tensors[place])}; save it again"
+            )
 
 
 def check_classifier(file: Path, tensors: Mapping[str, Tensor], said: str | None) -> None:

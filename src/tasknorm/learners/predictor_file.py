@@ -26,7 +26,7 @@ from tasknorm.errors import DataError, WeightsError, at, one_line, reason, short
 from tasknorm.files import write_atomically
 from tasknorm.learners.about import FORMAT, About, LearnerMake, Tensors
 from tasknorm.learners.adapted import Adapted, Kept, checked_names
-from tasknorm.learners.file_checks import check_classifier, check_features, check_tensors
+from tasknorm.learners.file_checks import check_classifier, check_context, check_features, check_tensors
 from tasknorm.machine import open_regular
 from tasknorm.nets import net_make, norm_make
 from tasknorm.norms import NORMS, Norm
@@ -88,6 +88,7 @@ def read_predictor(file: Path, net: nn.Module | str | None) -> tuple[Adapted, Ab
     new = made is not net
     _check_norms(file, about.norms if about is not None else metadata.get("norms"), made)
     check_tensors(file, weights, made, "net.", "this net")
+    check_context(file, weights, made)
     shape = str(about.classifier or "none") if about is not None else metadata.get("classifier")
     check_classifier(file, classifier, shape)
     check_features(file, classifier.get("weight"), made)
