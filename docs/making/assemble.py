@@ -41,12 +41,28 @@ def assemble(into: Path) -> int:
                 _copy(ROOT / file, into / page_of(file))
             else:
                 pages[page_of(file)] = code_page(file, wanted)
+    check_navigation(set(pages))
     for page, text in pages.items():
         (into / page).parent.mkdir(parents=True, exist_ok=True)
         (into / page).write_text(text)
     for path in (DOCS / "assets").iterdir():
         _copy(path, into / "assets" / path.name)
     return len(pages)
+
+
+def check_navigation(pages: set[str]) -> None:
+    """Raise if a page is in no menu of mkdocs.yml, or an entry there is no page.
+
+    Pages of the project's own files need no entry: they are made because some page links to them.
+
+    Raises:
+        ValueError: names them, and says what to do.
+    """
+    entries = set(re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2], re.MULTILINE))
+    orphans = sorted(page for page in pages - entries if not page.startswith("code/"))
+    if orphans or (missing := sorted(entries - pages)):
+        wrong = f"no menu leads to {', '.join(orphans)}" if orphans else f"there is no page {', '.join(missing)}"
+        raise ValueError(f"{wrong}; correct `nav` in mkdocs.yml")
 
 
 def _inlined(text: str, page: Path) -> str:

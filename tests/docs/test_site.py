@@ -42,6 +42,15 @@ def built(folder: Path, config: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def watched(page: Any, address: str) -> list[str]:
+    """What a page will say on its console, and ask of anybody but the server."""
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("request", lambda r: None if r.url.startswith((address, "data:")) else troubles.append(r.url))
+    return troubles
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address of a folder on this machine."""
@@ -99,10 +108,7 @@ def test_the_site(chromium: Any, tmp_path: Path) -> None:
                 viewport={"width": width, "height": 844}, color_scheme=scheme, has_touch=width < 600
             )
             page = context.new_page()
-            troubles: list[str] = []
-            page.on("console", lambda message: troubles.append(message.text))
-            page.on("pageerror", lambda error: troubles.append(str(error)))
-            page.on("request", lambda r: troubles.append(r.url) if not r.url.startswith((address, "data:")) else None)
+            troubles = watched(page, address)
             for name in LOOKED_AT:
                 page.goto(f"{address}{name}.html")
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, name

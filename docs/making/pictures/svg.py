@@ -31,7 +31,7 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") if abs(value) >= 0.05 else "0"
 
 
-def element(name: str, content: str = "", **attributes: object) -> str:
+def element(name: str, content: str = "", /, **attributes: object) -> str:
     """One element; `class_` and names with underscores become `class` and names with hyphens."""
     said = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{number(value) if isinstance(value, float) else escape(str(value))}"'
