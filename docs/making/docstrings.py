@@ -22,13 +22,8 @@ class Doctests(griffe.Extension):
 def fenced(docstring: str) -> str:
     """A docstring whose doctests are in fences; the rest is as it was.
 
-    >>> print(fenced("Text.\\n\\n>>> 1 + 1\\n2"))
-    Text.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> fenced("Text.\\n\\n>>> 1 + 1\\n2").splitlines()
+    ['Text.', '', '```pycon', '>>> 1 + 1', '2', '```']
     """
 
     def fence(found: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import re
 from pathlib import Path
@@ -23,6 +24,15 @@ from tasknorm import NORMS
 from tasknorm.cli import VERBS
 from tasknorm.settings import Settings
 from tasknorm.training import RunFolder
+
+
+@pytest.mark.parametrize("module", ["docstrings", "pictures.moments", "pictures.svg"])
+def test_examples_in_docstrings(module: str) -> None:
+    if module == "docstrings":
+        pytest.importorskip("griffe")
+    found = doctest.testmod(importlib.import_module(f"making.{module}"))
+    assert found.attempted > 0
+    assert not found.failed
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -47,7 +57,7 @@ def test_the_figure_of_moments_shows_what_the_norms_do(label: str, mode: Mode) -
             assert torch.equal(fed[image, channel].flatten(2).all(-1), shown > 0)
             assert torch.equal(fed[image, channel].flatten(2).any(-1), shown > 0)
             assert running[image, channel].item() == pytest.approx(roles.get("running", 0), abs=1e-4)
-            assert weight[image, channel].sum() + running[image, channel] == pytest.approx(1)
+            assert (weight[image, channel].sum() + running[image, channel]).item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("label", NORMS)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,14 @@ def ran(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
         "TASKNORM_DATA": str(folder / "data"),
     }
     command = [sys.executable, "-W", "error", str(Path(__file__).parent / "run_page.py"), str(page)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as process:
+        try:
+            printed, said = process.communicate(timeout=300)
+        finally:  # whatever a page that failed left running
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, printed, said)
 
 
 @pytest.mark.usefixtures("glyph_cache")
