@@ -4,12 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help install demo play examples test lint check bench slow kills fuzz clean
+.PHONY: help install demo play examples docs test lint check bench slow kills fuzz clean
 
 help:
 	@echo "make demo    which norm is best here, and which peek? A comparison in two minutes, with a page"
 	@echo "make play    a page that learns what you draw, with three norms side by side"
 	@echo "make examples  the numbered examples: swap a norm, adapt and predict, audit a predictor, ..."
+	@echo "make docs    the documentation site, in site/html; strict about links and references"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
@@ -33,6 +34,12 @@ play: $(READY)
 
 examples: $(READY)
 	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done
+
+# Pages are assembled from docs/, docstrings, help texts and results/; the report of a broken link names page and line.
+docs: $(READY)
+	PYTHONPATH=docs $(BIN)/python -m making
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/zensical build --strict --clean -f mkdocs.yml
+	@echo "Look at it: $(BIN)/python -m http.server --directory site/html --bind 127.0.0.1 8080"
 
 # glibc then fills fresh memory with NaNs, so that a read of what was never written shows
 test: $(READY)
@@ -61,4 +68,4 @@ fuzz: $(READY)
 	cd tests && ../$(BIN)/python -m fuzz --inputs 1000000 --json ../results/fuzz.json
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
