@@ -49,6 +49,18 @@ def test_compare_says_how_its_time_was_spent_and_what_it_tells_apart() -> None:
     assert len(found["apart"]) == 3
 
 
+@pytest.mark.realdata
+def test_pretrained_tests_a_norm_before_and_after_tuning(
+    data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKNORM_DATA", str(data_root))
+    found = measured("pretrained", "--out", str(tmp_path), "--norms", "Baseline", "--tasks", "1", "--iterations", "1")
+    rows = found["norms"]["Baseline"]
+    assert all(cell["difference"]["mean"] == 0 for cell in rows["start"].values())  # batch norm itself
+    assert set(rows["tuned"]) == set(found["as it was"])
+    assert rows["candidates"][0] in ("as it was", "start", "iteration 1")
+
+
 def test_the_readmes_table_is_what_make_demo_printed() -> None:
     printed = (ROOT / "results" / "demo.txt").read_text()
     assert f"```\n{printed.strip()}\n```" in (ROOT / "README.md").read_text()

@@ -15,6 +15,7 @@ from tasknorm.report.published import published
 from tasknorm.report.render import markdown
 from tasknorm.report.tables import paper_table
 from tasknorm.runs import Record, read_record, records
+from tasknorm.settings.tuning import TUNING
 
 RESULTS = Path(__file__).parent.parent / "results"
 GUIDE = Path(__file__).parent.parent / "docs" / "guide.md"
@@ -133,3 +134,26 @@ def test_the_page_recognises_drawings_as_the_learner_does_their_images() -> None
             assert abs(row["page"] - row["images"]) <= 3, row
         line = f"| {row['norm']} | {row['shot']} | {row['targets']} | {row['page']} | {row['images']} |"
         assert line in (RESULTS.parent / "docs" / "play.md").read_text()
+
+
+PRETRAINED = Path(__file__).parent.parent / "docs" / "pretrained.md"
+
+
+def test_the_page_on_pretrained_networks_has_the_tables_of_its_study() -> None:
+    from pretrained import table
+
+    summary = json.loads((RESULTS / "pretrained.json").read_text())
+    assert set(summary["norms"]) == set(NORMS)
+    assert summary["tasks"] >= 200
+    for weights in ("start", "tuned"):
+        between = PRETRAINED.read_text().split(f"<!-- {weights} -->\n")[1].split(f"<!-- end of {weights} -->")[0]
+        assert between.splitlines() == list(table(summary, weights))
+
+
+def test_tuning_as_recommended_loses_nothing() -> None:
+    """On classes that neither tuning nor selection saw, and on two sources of which they saw nothing."""
+    summary = json.loads((RESULTS / "pretrained.json").read_text())
+    recommended = summary["norms"][TUNING["norm"]]["chosen"]
+    assert set(recommended) == {"cu_birds", "vgg_flower", "traffic_sign", "dtd"}
+    for each in recommended.values():
+        assert each["difference"]["mean"] + each["difference"]["interval"] >= 0
