@@ -24,9 +24,11 @@ import torch
 from PIL import Image, features
 from safetensors import SafetensorError
 from safetensors.torch import load, save, save_file
+from transformers import AutoModel, ResNetConfig
 
 from fuzz.mutations import flipped, mutated, mutated_json
 from support.data_files import cifar_records, encoded, idx, noise
+from tasknorm.conversion import convert
 from tasknorm.data import (
     Cached,
     DataError,
@@ -57,7 +59,7 @@ from tasknorm.data.usable import usable
 from tasknorm.learners import Calibration, CNAPs, Learner, Predictor, ProtoNets
 from tasknorm.learners.about import About
 from tasknorm.machine import read_regular
-from tasknorm.nets import NETS, ResNet, protonets_conv4
+from tasknorm.nets import NETS, Backbone, ResNet, protonets_conv4
 from tasknorm.norms import NORMS
 from tasknorm.runs import read_record
 from tasknorm.runs.calibration import OfNorm, RunCalibration, read_calibration
@@ -392,10 +394,17 @@ def small_cnaps() -> Learner:
     return CNAPs(net, NORMS["TaskNorm-I"], encoder_filters=4).eval()
 
 
-def write_whole_predictor(of: Callable[[], Learner], size: int, folder: Path) -> None:
+def write_whole_predictor(of: Callable[[], Learner], size: int, folder: Path, channels: int = 1) -> None:
     """A predictor that says all about itself, and its context."""
     context = {name: [noise(number, 20, 20)] for number, name in enumerate(("cat", "dog", "eel"))}
-    of().adapt_to(context, Preparation(size=size, channels=1)).save(folder / "whole.safetensors")
+    of().adapt_to(context, Preparation(size=size, channels=channels)).save(folder / "whole.safetensors")
+
+
+@cache
+def network_of_transformers() -> Learner:
+    shape = {"embedding_size": 4, "hidden_sizes": [4, 4], "depths": [1, 1], "layer_type": "basic"}
+    net = Backbone(AutoModel.from_config(ResNetConfig(**shape)), (3, 16, 16), "hf:folder")
+    return ProtoNets(convert(net, "TaskNorm-r", start="preserve", running="fixed"), temperature=True)
 
 
 def read_whole_predictor(folder: Path, name: str) -> None:
@@ -629,6 +638,12 @@ READERS: dict[str, Reader] = {
     ),
     "predictor of CNAPs": Reader(
         partial(write_whole_predictor, small_cnaps, 16), read_whole_predictor, inside_predictor, weight=1
+    ),
+    "predictor of a network of others": Reader(
+        partial(write_whole_predictor, network_of_transformers, 16, channels=3),
+        read_whole_predictor,
+        inside_predictor,
+        weight=1,
     ),
     "calibration": Reader(
         files_of(calibration__json=KEPT.model_dump_json().encode()),

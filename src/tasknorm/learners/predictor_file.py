@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from tasknorm.errors import DataError, WeightsError, at, one_line, reason, short
+from tasknorm.errors import DataError, SettingsError, WeightsError, at, one_line, reason, short
 from tasknorm.files import write_atomically
 from tasknorm.learners.about import FORMAT, About, LearnerMake, Tensors
 from tasknorm.learners.adapted import Adapted, Kept, checked_names
@@ -160,6 +160,10 @@ def _made(file: Path, about: About | None, trusted: str | None = None) -> nn.Mod
         return about.net.net(norm, None if about.net.is_known else trusted)
     except ImportError as error:
         raise WeightsError(f"{at(file)} holds a network that needs {error.name}: pip install 'tasknorm[hf]'") from None
+    except SettingsError as error:
+        if trusted is not None:
+            raise
+        raise _damaged(file, "about.net", f"no such net can be made ({one_line(str(error))})") from None
     except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise _damaged(file, "about.net", f"no such net can be made ({reason(error)})") from None
 

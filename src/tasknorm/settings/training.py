@@ -303,7 +303,7 @@ class Settings(BaseModel):
     def _known(cls, value: str | None, info: Any) -> str | None:
         known: dict[str, Iterable[str]] = {"learner": LEARNERS, "norm": NORMS, "net": NETS, "alpha": ALPHAS}
         choices = list(known[info.field_name])
-        if info.field_name == "net" and is_backbone(value or ""):
+        if info.field_name == "net" and value is not None and is_backbone(value):
             return value
         if value is not None and value not in choices:
             raise choice_error(value, choices)

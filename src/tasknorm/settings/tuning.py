@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tasknorm.errors import SettingsError
 from tasknorm.norms import NORMS, TaskNorm
 
 TUNING: dict[str, Any] = {
@@ -39,8 +40,16 @@ def for_tuning(given: Mapping[str, Any]) -> dict[str, Any]:
     """The given settings, and those of a tuning for the rest; `Settings.of` takes them.
 
     Alpha may depend on the context's size, since a tuned network adapts to contexts of any size.
+
+    Raises:
+        SettingsError: if no network is named.
     """
     chosen = {key: value for key, value in given.items() if value is not None}
+    if "net" not in chosen:
+        raise SettingsError(
+            "tuning needs a pretrained network, and none is named; set net, such as "
+            "net=tasknorm.nets:efficientnet_lite0 or net=hf:FOLDER, and pretrained for its weights"
+        )
     named = TUNING | chosen
     values = TUNING | {"train_way": named["way"]} | OF_LEARNER.get(str(named["learner"]), {})
     norm = NORMS.get(str(named["norm"]))
