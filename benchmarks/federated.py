@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tasknorm import NORMS, split_state
 from tasknorm.data.sources.glyphs import shape
 from tasknorm.data.sources.jitter import drawn
 from tasknorm.evaluation import over_seeds
+from tasknorm.files import write_atomically
 from tasknorm.nets import protonets_conv4
 from tasknorm.norms import averaged_running
 
@@ -212,14 +214,18 @@ def table(rows: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds, at least 2")
-    parser.add_argument("--rounds", type=int, default=40, help="rounds of training and averaging")
+    parser.add_argument("--rounds", type=int, default=30, help="rounds of training and averaging")
     parser.add_argument("--filters", type=int, default=16, help="filters of each layer of Conv-4")
+    parser.add_argument("--keep", type=Path, help="folder of what is finished, for a run in several goes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     runs = []
     for seed in range(asked.seeds):
-        runs.append(once(seed, asked.filters, asked.rounds))
+        file = asked.keep / f"{seed}-{asked.filters}-{asked.rounds}.json" if asked.keep else None
+        runs.append(json.loads(file.read_text()) if file and file.exists() else once(seed, asked.filters, asked.rounds))
+        if file:
+            write_atomically(file, json.dumps(runs[-1]).encode())
         print({method: round(row["mean"], 3) for method, row in runs[-1].items()}, file=sys.stderr)
     rows = summarised(runs)
     settings = {"seeds": asked.seeds, "rounds": asked.rounds, "filters": asked.filters}

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -28,13 +29,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tasknorm
+from tasknorm.files import write_atomically
 from tasknorm.nets import EfficientNetLite
 from tasknorm.norms import SourcePrior
 
 SIZES = (1, 8, 32, 200)
 ALONE = (32,)  # sizes of batches of one class
 PRIOR = 16
-PASS = 200  # images in one forward pass
+PASS = 40  # images in one forward pass, or one batch if that is larger
+FEWEST = 32  # images in a context of AdaBN
 TESTED, OTHERS, ALIKE = 1, 2, 32  # images of a class: to test, for AdaBN's contexts, for batches of one class
 CONTEXTS = 2  # AdaBN's contexts of each size: as many parts of the test images have one each
 ALIKE_CLASSES = 8
@@ -204,7 +207,8 @@ class Trial:
         for size in sizes:
             found[f"TBN {size}"] = by_batches(self.tbn, x, size)
             found[f"SourcePrior {size}"] = by_batches(self.prior, x, size)
-            found[f"AdaBN {size}"] = by_contexts(self.ada, x, others, size)
+            if size >= FEWEST:
+                found[f"AdaBN {size}"] = by_contexts(self.ada, x, others, size)
         return {name: (logits[:, self.numbers].argmax(1) == y).double() for name, logits in found.items()}
 
 
@@ -240,8 +244,8 @@ def table(rows: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def measured(data_root: Path, classes: int, size: int, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """The whole experiment."""
+def measured(data_root: Path, classes: int, size: int, sizes: tuple[int, ...], keep: Path) -> dict[str, Any]:
+    """The whole experiment; what each corruption gave is kept in a folder, from where it goes on after a stop."""
     photos, net = Photos(data_root / "tiny_imagenet_64px.zip", classes), pretrained()
     trial = Trial(net, photos.numbers)
     x, y = photos.of_all(0, TESTED)
@@ -252,9 +256,18 @@ def measured(data_root: Path, classes: int, size: int, sizes: tuple[int, ...]) -
     mixed: dict[str, dict[str, Tensor]] = {}
     alone: dict[str, dict[str, Tensor]] = {}
     for name, corruption in {"clean": lambda x: x, **CORRUPTIONS}.items():
-        images, around = prepared(corruption(x), size), prepared(corruption(others), size)
-        mixed[name] = trial.right(images, y, around, sizes)
-        alone[name] = trial.right(prepared(corruption(alike_x), size), alike_y, around, ALONE)
+        file = keep / f"{name}-{classes}-{size}-{'-'.join(map(str, sizes))}.json"
+        if not file.exists():
+            images, around = prepared(corruption(x), size), prepared(corruption(others), size)
+            rights = (
+                trial.right(images, y, around, sizes),
+                trial.right(prepared(corruption(alike_x), size), alike_y, around, ALONE),
+            )
+            kept = [{method: right.tolist() for method, right in each.items()} for each in rights]
+            write_atomically(file, json.dumps(kept).encode())
+        mixed[name], alone[name] = (
+            {method: torch.tensor(right) for method, right in each.items()} for each in json.loads(file.read_text())
+        )
         print(name, {method: percent(right)["mean"] for method, right in mixed[name].items()}, file=sys.stderr)
     return {
         "images": len(x),
@@ -271,11 +284,14 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=200, help="number of classes, spread over all 200")
     parser.add_argument("--size", type=int, default=96, help="height and width of the images for the network")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="sizes of batches")
+    parser.add_argument("--keep", type=Path, help="folder of what is finished, for a run in several goes")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--data-root", type=Path, default=Path(os.environ.get("TASKNORM_DATA", ".")))
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    found = measured(asked.data_root, asked.classes, asked.size, tuple(map(int, asked.sizes.split(","))))
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = tuple(map(int, asked.sizes.split(",")))
+        found = measured(asked.data_root, asked.classes, asked.size, sizes, asked.keep or Path(folder))
     if asked.json:
         print(json.dumps(found, indent=2))
     else:
