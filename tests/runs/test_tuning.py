@@ -54,7 +54,7 @@ def tuned(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(place)
         patch.setattr(sys, "path", ["", *sys.path])
         patch.setenv("TASKNORM_CACHE", str(place / "cache"))
-        tasknorm.tune(place / "tuned", net=MINE, source="folder:photos", **SMALL)
+        tasknorm.tune(place / "tuned", net=MINE, source="folder:photos", norm="TaskNorm-r", **SMALL)
     return place / "tuned"
 
 
@@ -75,7 +75,7 @@ def run_logits(file: Path, x: torch.Tensor) -> torch.Tensor:
 def test_five_families_tune_adapt_save_reload_and_export(family: str, place: Path, tmp_path: Path, capfd) -> None:
     name = named(family, tmp_path / "network")
     weights = pretrained(name, SIZE, tmp_path / "weights.pth")
-    settings = SMALL | {"iterations": 2, "validation_tasks": 2, "test_tasks": 2}
+    settings = SMALL | {"norm": "TaskNorm-r", "iterations": 2, "validation_tasks": 2, "test_tasks": 2}
     record = tasknorm.tune(tmp_path / "run", net=name, pretrained=str(weights), source="folder:photos", **settings)
     assert ("has no batch norm to convert" in capfd.readouterr().err) == (family == "convnext")
     assert [result.weights for result in record.results] == ["as it was", "start", "final", "best"]

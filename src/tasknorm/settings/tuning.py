@@ -10,7 +10,7 @@ from tasknorm.norms import NORMS, TaskNorm
 
 TUNING: dict[str, Any] = {
     "learner": "protonets",
-    "norm": "TaskNorm-r",
+    "norm": "Baseline",
     "start": "preserve",
     "running": "fixed",
     "tuned": "small",
