@@ -51,6 +51,7 @@ def drawn(norm: str) -> list[str]:
 
 def watched(page: Any, address: str) -> list[str]:
     """What a page will say on its console, and ask of anybody but the server."""
+    page.set_default_timeout(120_000)  # a busy machine is no defect
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
