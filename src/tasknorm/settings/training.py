@@ -343,11 +343,11 @@ class Settings(BaseModel):
         if self.schedule is not None and self.norm != "BRN":
             yield "schedule", f"norm={self.norm}"
         if not self.has_pretrained:
-            if self.norm == "Baseline":
-                yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
             for name, usual in (("start", "paper"), ("running", "moving"), ("tuned", "all"), ("as_it_was", False)):
                 if getattr(self, name) != usual:
                     yield name, "pretrained=None: it needs a pretrained network"
+            if self.norm == "Baseline":
+                yield "norm", "pretrained=None: Baseline uses the running moments of pretraining"
         if self.test_weights == "all" and not self.has_pretrained:
             yield "test_weights", "pretrained=None: there is no network as it was"
         if self.as_it_was and not self.validate_every:
