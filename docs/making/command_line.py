@@ -22,7 +22,7 @@ def command_line_page() -> str:
     page = BEGINNING + "| verb | what it does |\n|---|---|\n"
     page += "".join(f"| [`{verb}`](#{_anchor(verb)}) | {line} |\n" for verb, line in VERBS.items())
     for verb in VERBS:
-        command: Any = get_command(import_module(f"tasknorm.cli.{verb}").app)
+        command: Any = get_command(import_module(f"tasknorm.cli.{verb.replace('-', '_')}").app)
         page += _section(verb, command, 2)
         for name, inner in getattr(command, "commands", {}).items():
             page += _section(f"{verb} {name}", inner, 3)

@@ -19,11 +19,13 @@ PAGES = sorted(path for path in DOCS.rglob("*.md") if any(not block.reason for b
 
 # The blocks that cannot run here, by page: how many, and what they would need.
 NOT_RUN = {
+    "audit.md": ["needs your photos"],
     "data.md": ["needs a data set of your own"],
     "five-minutes.md": ["downloads packages", "takes ten minutes", "needs your photos and half an hour"],
-    "guide.md": ["needs your photos and half an hour"],
+    "guide.md": ["needs your photos and half an hour", "needs the authors' file"],
     "howto/machines.md": ["needs a GPU", "needs a Ray cluster"],
     "howto/pretrained.md": ["takes minutes"],
+    "pretrained.md": ["needs your photos and minutes"] * 2,
     "play.md": ["opens a browser", "takes nine minutes"],
     "serve.md": ["needs a run of yours", *["How to serve runs the like"] * 3],
 }
