@@ -26,7 +26,8 @@ from tasknorm.norms import ALPHAS, NORMS, TaskNorm
 from tasknorm.settings.config import FOLD, RESIZE, SCALE, Fold, Names, about, choice_error, in_words, joined
 from tasknorm.settings.papers import papers_settings
 
-AS_IT_WAS, START = "as it was", "start"  # weights: of the pretrained network, untouched; of the norm before training
+AS_IT_WAS = "as it was"  # weights of the pretrained network, untouched
+START = "start"  # weights of the norm before training
 SHARED = ("TBN", "CBN", "RN")  # these norms share one meta-training, with CBN (section 5)
 
 
