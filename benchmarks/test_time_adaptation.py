@@ -106,6 +106,13 @@ CORRUPTIONS: dict[str, Corruption] = {
 }
 
 
+STRONG: dict[str, Corruption] = {
+    "noise of 60": lambda x: 2.4 * noise(x) - 1.4 * x,
+    "a tenth of the contrast": lambda x: 0.4 * contrast(x) + 0.6 * x.mean((1, 2, 3), keepdim=True),
+    "a sixth of the light": lambda x: x / 6,
+}
+
+
 def prepared(x: Tensor, size: int) -> Tensor:
     """Photos `(N, 3, 64, 64)`, 0 to 255, for the network: rounded to bytes as a camera would, enlarged, scaled."""
     x = x.clamp(0, 255).round()
@@ -213,7 +220,7 @@ class Trial:
 
 
 def percent(right: Tensor) -> dict[str, float]:
-    """Mean and half the width of its 95 % interval over images, in percent."""
+    """Mean and half the width of its 95 % interval over photos, in percent."""
     interval = 1.96 * float(right.std()) / math.sqrt(len(right))
     return {"mean": round(100 * float(right.mean()), 1), "interval": round(100 * interval, 1)}
 
@@ -224,7 +231,9 @@ def summarised(rights: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
         name: {method: percent(right) for method, right in by_method.items()} for name, by_method in rights.items()
     }
     corrupted = {name: by_method for name, by_method in rights.items() if name != "clean"}
-    together = {method: torch.cat([each[method] for each in corrupted.values()]) for method in rights["clean"]}
+    together = {  # each photo's mean: its corrupted versions are not independent
+        method: torch.stack([each[method] for each in corrupted.values()]).mean(0) for method in rights["clean"]
+    }
     rows["corrupted"] = {
         method: percent(right) | {"gain": percent(right - together["untouched"])} for method, right in together.items()
     }
@@ -232,9 +241,9 @@ def summarised(rights: dict[str, dict[str, Tensor]]) -> dict[str, Any]:
 
 
 def table(rows: dict[str, Any]) -> str:
-    """The page's table: methods by corruption, and the paired gain over all six."""
+    """The page's table: methods by corruption, and the paired gain over all that are corrupted."""
     names = [name for name in rows if name != "corrupted"]
-    lines = ["| method | " + " | ".join(names) + " | all six | gain |", "|---|" + "---:|" * (len(names) + 2)]
+    lines = ["| method | " + " | ".join(names) + " | all corrupted | gain |", "|---|" + "---:|" * (len(names) + 2)]
     for method, mean in rows["corrupted"].items():
         cells = [f"{rows[name][method]['mean']:.1f}" for name in names]
         gain = f"{mean['gain']['mean']:+.1f} ± {mean['gain']['interval']:.1f}" if method != "untouched" else ""
@@ -255,27 +264,29 @@ def measured(data_root: Path, classes: int, size: int, sizes: tuple[int, ...], k
     alike_y = torch.tensor([number for number in few for _ in range(ALIKE)])
     mixed: dict[str, dict[str, Tensor]] = {}
     alone: dict[str, dict[str, Tensor]] = {}
-    for name, corruption in {"clean": lambda x: x, **CORRUPTIONS}.items():
+    for name, corruption in {"clean": lambda x: x, **CORRUPTIONS, **STRONG}.items():
         file = keep / f"{name}-{classes}-{size}-{'-'.join(map(str, sizes))}.json"
         if not file.exists():
-            images, around = prepared(corruption(x), size), prepared(corruption(others), size)
-            rights = (
-                trial.right(images, y, around, sizes),
-                trial.right(prepared(corruption(alike_x), size), alike_y, around, ALONE),
-            )
+            around = prepared(corruption(others), size)
+            rights = [trial.right(prepared(corruption(x), size), y, around, sizes)]
+            if name not in STRONG:
+                rights.append(trial.right(prepared(corruption(alike_x), size), alike_y, around, ALONE))
             kept = [{method: right.tolist() for method, right in each.items()} for each in rights]
             write_atomically(file, json.dumps(kept).encode())
         mixed[name], alone[name] = (
-            {method: torch.tensor(right) for method, right in each.items()} for each in json.loads(file.read_text())
+            {method: torch.tensor(right) for method, right in each.items()}
+            for each in (*json.loads(file.read_text()), {})[:2]
         )
         print(name, {method: percent(right)["mean"] for method, right in mixed[name].items()}, file=sys.stderr)
+    usual = ("clean", *CORRUPTIONS)
     return {
         "images": len(x),
         "size": size,
         "prior": PRIOR,
-        "mixed": summarised(mixed),
+        "mixed": summarised({name: mixed[name] for name in usual}),
+        "strong": summarised({name: mixed[name] for name in ("clean", *STRONG)}),
         "one_class_images": len(alike_x),
-        "one_class": summarised(alone),
+        "one_class": summarised({name: alone[name] for name in usual}),
     }
 
 
