@@ -44,8 +44,8 @@ def audit(
         str,
         typer.Option(
             metavar="unit|signed|standard|centred|bytes",
-            help="How pixels are scaled: to 0..1, to -1..1, by ImageNet's mean and deviation, by (x - 127) / 128, or not "
-            "at all (uint8).",
+            help="How pixels are scaled: to 0..1, to -1..1, by ImageNet's mean and deviation, by (x - 127) / 128, or "
+            "not at all (uint8).",
         ),
     ] = "unit",
     arrays: Annotated[bool, typer.Option("--arrays", help="Pass numpy arrays instead of tensors.")] = False,
