@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -126,6 +127,11 @@ def test_the_site(chromium: Any, tmp_path: Path) -> None:
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(int(part) for part in ground.strip("rgba()").split(",")[:3]) < 3 * 128) is (scheme == "dark")
             _play(page, address)
+            if width > 600:
+                page.goto(f"{address}index.html")
+                page.keyboard.press("Control+k")
+                page.keyboard.type("running averages")
+                page.get_by_text(re.compile(r"^\d+ results?$")).first.wait_for()
             assert troubles == []
             context.close()
 
