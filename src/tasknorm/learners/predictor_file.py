@@ -155,8 +155,8 @@ def _made(file: Path, about: About | None, trusted: str | None = None) -> nn.Mod
             f"{at(file)} holds the network {short(about.net.name)}, and a file alone does not import modules or call "
             "functions; if you trust it, name the network: Predictor.load(file, name), or --net on the command line"
         )
-    norm = None if about.norm is None else about.norm.maker()
     try:
+        norm = None if about.norm is None else about.norm.maker()
         return about.net.net(norm, None if about.net.is_known else trusted)
     except ImportError as error:
         raise WeightsError(f"{at(file)} holds a network that needs {error.name}: pip install 'tasknorm[hf]'") from None
