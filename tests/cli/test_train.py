@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from torch.distributed.run import get_args_parser
 from typer.testing import CliRunner
 
 from support.runs import flags, tiny
@@ -39,6 +40,14 @@ def test_every_setting_is_a_flag_and_help_ends_with_an_example():
         assert words in text
     assert "Example: tasknorm evaluate" in " ".join(run("evaluate", "--help").stdout.split())
     assert "Example: tasknorm pretrain" in " ".join(run("pretrain", "--help").stdout.split())
+
+
+def test_torchrun_takes_no_flag_of_ours_for_its_own():
+    """It reads the words after `-m tasknorm train` too, and completes what is short for one of its flags."""
+    theirs = {flag for action in get_args_parser()._actions for flag in action.option_strings}
+    for name in Settings.fields():
+        ours = f"--{name.replace('_', '-')}"
+        assert not [flag for flag in theirs if flag.startswith(ours)], ours
 
 
 def test_train_then_evaluate(tmp_path):

@@ -37,7 +37,7 @@ def network_of(settings: Settings, channels: int, *, pretrained: bool = True) ->
     shape = (channels, settings.image_size, settings.image_size)
     file = Path(settings.pretrained) if settings.pretrained is not None and pretrained else None
     net = _of_others(settings, shape, file) if is_backbone(settings.net) else _ours(settings, shape, file)
-    for norm in net.modules() if settings.start == "preserve" else ():
+    for norm in net.modules() if settings.norm_start == "preserve" else ():
         if isinstance(norm, Norm):
             norm.preserve()
     return net

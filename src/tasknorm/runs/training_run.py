@@ -206,7 +206,7 @@ class TrainingRun(Run[Settings]):
         changes: dict[str, Any] = {"iterations": TIMED, "validate_every": 0, "as_it_was": False}
         changes |= {"test_tasks": TESTED, "validation_tasks": TESTED, "test_weights": "final"}
         if not is_backbone(self.settings.net):
-            changes |= {"pretrained": None, "start": "paper", "running": "moving", "tuned": "all"}
+            changes |= {"pretrained": None, "norm_start": "paper", "running": "moving", "tuned": "all"}
             if self.settings.norm == "Baseline":  # needs pretrained moments
                 changes["norm"] = "IN"
         return self.settings.model_copy(update=changes)

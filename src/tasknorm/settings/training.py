@@ -58,7 +58,7 @@ class Settings(BaseModel):
         "File with the net's pretrained weights: of `tasknorm pretrain`, or CNAPs' pretrained_resnet.pt.tar; "
         ".safetensors or .pth for networks of others."
     )
-    start: Literal["paper", "preserve"] = Field(
+    norm_start: Literal["paper", "preserve"] = Field(
         "paper",
         description="Where norms start: as in the paper, or near what a pretrained network computes (preserve).",
     )
@@ -344,7 +344,7 @@ class Settings(BaseModel):
         if self.schedule is not None and self.norm != "BRN":
             yield "schedule", f"norm={self.norm}"
         if not self.has_pretrained:
-            for name, usual in (("start", "paper"), ("running", "moving"), ("tuned", "all"), ("as_it_was", False)):
+            for name, usual in (("norm_start", "paper"), ("running", "moving"), ("tuned", "all"), ("as_it_was", False)):
                 if getattr(self, name) != usual:
                     yield name, "pretrained=None: it needs a pretrained network"
             if self.norm == "Baseline":

@@ -11,7 +11,7 @@ from tasknorm.norms import NORMS, TaskNorm
 TUNING: dict[str, Any] = {
     "learner": "protonets",
     "norm": "Baseline",
-    "start": "preserve",
+    "norm_start": "preserve",
     "running": "fixed",
     "tuned": "small",
     "as_it_was": True,
