@@ -105,7 +105,7 @@ def _try(file: Path, weight: Tensor, net: nn.Module, shape: tuple[int, ...]) -> 
     like = next(net.parameters())
     try:
         nn.functional.linear(net.eval()(like.new_zeros(2, *shape)), weight.to(like))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise _other_features(file, reason(error)) from None
 
 

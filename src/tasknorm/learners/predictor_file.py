@@ -164,7 +164,7 @@ def _made(file: Path, about: About | None, trusted: str | None = None) -> nn.Mod
         if trusted is not None:
             raise
         raise _damaged(file, "about.net", f"no such net can be made ({one_line(str(error))})") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise _damaged(file, "about.net", f"no such net can be made ({reason(error)})") from None
 
 
@@ -184,7 +184,7 @@ def _learner(file: Path, about: About, net: nn.Module, tensors: Tensors) -> Lear
         with torch.device("meta"):
             maker = NORMS["TBN"] if norm is None else norm.maker()
             learner = kind.of(copy.deepcopy(net).to("meta"), maker, about.kept.own)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, ArithmeticError) as error:
         raise _damaged(file, "about.kept", f"no such learner can be made ({reason(error)})") from None
     others = _others(learner)
     check_tensors(file, tensors, others, "learner.", "this learner")

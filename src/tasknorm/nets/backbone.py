@@ -58,7 +58,7 @@ class Backbone(nn.Module):
         was_training = self.net.training
         try:
             found = self.eval()(torch.zeros(1, *self.image_shape))
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (RuntimeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
             raise SettingsError(
                 f"the network {type(self.net).__name__} does not take images of shape {self.image_shape}: "
                 f"{one_line(str(error))}; set another image_size, or wrap it"
