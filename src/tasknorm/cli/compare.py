@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from tasknorm.cli.exit_codes import errors
-from tasknorm.compare import COMPARED, SEEDS
+from tasknorm.compare import COMPARED, SEEDS, VARIANTS
 from tasknorm.compare import compare as compare_norms
 from tasknorm.learners import LEARNERS
 from tasknorm.report import Comparison, write_page
@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 @app.command(epilog="Example: tasknorm compare --source folder:my_photos --way 5 --shot 5 --budget 30")
 def compare(
     learner: Annotated[
-        str, typer.Option(help=f"Learners to train, separated by commas: {', '.join(LEARNERS)}.")
+        str, typer.Option(help=f"Learners to train, separated by commas: {', '.join((*LEARNERS, *VARIANTS))}.")
     ] = "maml",
     source: Annotated[
         str, typer.Option(help="Data set, or folder:PATH with a subfolder of images for each class.")

@@ -1,6 +1,6 @@
 """Which norm should I use here, and is the result transductive? A learner, trained with several norms and seeds."""
 
 from tasknorm.compare.comparing import Show, compare
-from tasknorm.compare.presets import COMPARED, PRESETS, SEEDS
+from tasknorm.compare.presets import COMPARED, PRESETS, SEEDS, VARIANTS
 
-__all__ = ["COMPARED", "PRESETS", "SEEDS", "Show", "compare"]
+__all__ = ["COMPARED", "PRESETS", "SEEDS", "VARIANTS", "Show", "compare"]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasknorm.compare.presets import pretraining_of, settings_of
+from tasknorm.compare.presets import kind_of, pretraining_of, settings_of
 from tasknorm.data import Split, large_enough
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.grid import GridRun
-from tasknorm.learners import LEARNERS
 from tasknorm.norms import NORMS
 from tasknorm.runs import opened_once, sampler_of
 from tasknorm.settings import SHARED, Settings, meant
@@ -63,7 +62,7 @@ class Plan:
         """The settings of a training."""
         question = dict(self.question) | {"learner": learner}
         question |= {"seed": self._seed(number), "test_seed": self._seed(number)}
-        kind = LEARNERS.get(learner)
+        kind = kind_of(learner)
         if kind is not None and not kind.meta_trained:
             question.pop("iterations", None)
         if self.folds:
@@ -81,7 +80,8 @@ class Plan:
     def _runs(self, learner: str, number: int) -> Iterator[GridRun]:
         every = [self.settings(learner, norm, number) for norm in self.trained]
         needs: tuple[str, ...] = ()
-        if LEARNERS[learner].wants_pretrained and self.question.get("pretrained") is None:
+        kind = kind_of(learner)
+        if kind is not None and kind.wants_pretrained and self.question.get("pretrained") is None:
             needs = (f"{self.name(number)}/{learner}-{PRETRAINING}",)
             yield GridRun(needs[0], pretraining_of(every[0]))
         for settings in every:
