@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tasknorm.chunks import chunked
     from tasknorm.conversion import convert
     from tasknorm.episode import Episode
     from tasknorm.moments import Moments
@@ -24,6 +25,7 @@ __all__ = [
     "Norm",
     "PhaseError",
     "audit",
+    "chunked",
     "context",
     "contexts",
     "convert",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "chunks": ("chunked",),
     "conversion": ("convert",),
     "episode": ("Episode",),
     "moments": ("Moments",),
@@ -40,6 +43,7 @@ _HOMES = {
     "transduction": ("Audit", "audit"),
 }
 _ROOMS = (
+    "chunks",
     "compare",
     "data",
     "evaluation",

@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from tasknorm.chunks import chunked
 from tasknorm.data import Pictures, Preparation
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError
@@ -21,6 +22,7 @@ from tasknorm.learners.asked import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, for_net, groups
 from tasknorm.nets import NormMaker
+from tasknorm.norms import Norm
 
 
 class Outcome(NamedTuple):
@@ -169,6 +171,17 @@ class Learner(nn.Module):
     def own_options(self) -> dict[str, bool | int]:
         """Own settings with which `of` makes a learner of the same networks; none by default."""
         return {}
+
+    def in_chunks(self, examples: int) -> Self:
+        """Make its nets take their batches a chunk of examples at a time (see `tasknorm.chunked`).
+
+        Raises:
+            ValueError: if the number is not positive, or a net cannot be divided into chunks.
+        """
+        for net in self.children():
+            if any(isinstance(module, Norm) for module in net.modules()):
+                chunked(net, examples)
+        return self
 
     # What it declares about itself, for the settings and commands
 

@@ -199,7 +199,7 @@ def _shape(episode: Episode) -> tuple[object, ...]:
 
 def _stacked(members: list[Episode]) -> Tasks:
     names = ("context_x", "context_y", "target_x", "target_y")
-    stacks = {name: torch.stack([getattr(episode, name) for episode in members]) for name in names}
+    stacks = {name: _stack([getattr(episode, name) for episode in members]) for name in names}
     tasks = Tasks(**stacks, way=members[0].way)
     for episode in members:
         check_context(episode.context_y)
@@ -210,3 +210,8 @@ def _stacked(members: list[Episode]) -> Tasks:
             "class the same number in the context and in the targets"
         )
     return tasks
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    """As `torch.stack`, without a copy of a single one."""
+    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(tensors)
