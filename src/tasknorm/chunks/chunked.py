@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, TypeVar
 
@@ -24,19 +24,20 @@ class _Chunks:
     """How a net is passed in chunks; copies of a net share it."""
 
     examples: int
+    lean: bool
     norms: list[str]
     program: Program
 
     def __deepcopy__(self, memo: Any) -> _Chunks:
-        return _Chunks(self.examples, self.norms, self.program)
+        return replace(self)
 
 
-def chunked(net: Net, examples: int) -> Net:
+def chunked(net: Net, examples: int, *, lean: bool = False) -> Net:
     """Make the net take its batches a chunk of examples at a time: the same outputs and gradients in less memory.
 
     For the backward pass a chunked net keeps the inputs of its norms, or what they are made from where that is smaller,
     and small tables; whatever is between is computed again. Without gradients it keeps the inputs of one norm, in a
-    temporary file where they are larger than 64 MB. Moments are those of whole sets, in every phase, and running
+    temporary file where they are larger than 32 MB. Moments are those of whole sets, in every phase, and running
     moments move once. Only rounding differs from the plain net. A batch of one chunk passes as it would without.
 
     Args:
@@ -44,6 +45,7 @@ def chunked(net: Net, examples: int) -> Net:
             trace what is around the norms.
         examples: how many examples pass at a time. If a batch holds several tasks, a chunk holds examples of each, and
             at least one.
+        lean: keep only every other of these inputs where they do not grow: less memory, more time.
 
     Returns:
         The net itself.
@@ -61,7 +63,7 @@ def chunked(net: Net, examples: int) -> Net:
         raise ValueError(f"a chunk must have a positive number of examples, got {examples!r}")
     if getattr(net, "_compiled_call_impl", None) is not None:
         raise ValueError(f"a compiled net cannot pass in chunks, got a compiled {type(net).__name__}; leave one out")
-    net.__dict__[CHUNKS] = _Chunks(examples, _norms(net), Program(net))
+    net.__dict__[CHUNKS] = _Chunks(examples, lean, _norms(net), Program(net))
     net.__dict__["forward"] = MethodType(_forward, net)
     return net
 
@@ -71,6 +73,16 @@ def unchunked(net: Net) -> Net:
     if net.__dict__.pop(CHUNKS, None) is not None:
         net.__dict__.pop("forward")
     return net
+
+
+def fitted(net: nn.Module, images: Tensor | InParts) -> Tensor | InParts:
+    """Make a net take these images: in chunks if they come in parts; all of them if the net cannot take chunks."""
+    if isinstance(images, InParts):
+        try:
+            chunked(net, images.chunk)
+        except ValueError:
+            return whole(images)
+    return images
 
 
 def _forward(net: nn.Module, x: Tensor | InParts) -> Tensor:
@@ -87,7 +99,7 @@ def _forward(net: nn.Module, x: Tensor | InParts) -> Tensor:
     size = max(1, chunks.examples // tasks)
     if len(x) % tasks or len(x) <= size * tasks:
         return plain(net, whole(x))  # type: ignore[no-any-return]
-    return passed(net, chunks.program, x, tasks, size)
+    return passed(net, chunks.program, x, tasks, size, lean=chunks.lean)
 
 
 def _norms(net: nn.Module) -> list[str]:

@@ -71,7 +71,7 @@ class Program:
         self.cuts = max(self._cut.values()) + 1
         self.steps = {step.name: step for step in self._steps()}
         self.output = next(node.name for node in self.nodes if node.op == "output")
-        self.plans: dict[torch.Size, list[bool]] = {}  # by the shape of images, which cuts are kept
+        self.plans: dict[tuple[torch.Size, bool], list[bool]] = {}  # which cuts are kept: by shape of images, and lean
         self._parts: dict[tuple[int, int, bool], Part] = {}
 
     def norms_at(self, cut: int) -> list[str]:
@@ -110,19 +110,21 @@ class Program:
             self._parts[key] = Part(steps, tuple(sorted(needs)), norms, gives)
         return self._parts[key]
 
-    def keeps(self, sizes: Mapping[str, int]) -> list[bool]:
+    def keeps(self, sizes: Mapping[str, int], *, lean: bool) -> list[bool]:
         """For each cut with norms, whether what is alive there is kept; otherwise it is made again from the cut before.
 
         It is not kept if it is larger than what it is made from, and that was kept.
 
         Args:
             sizes: how large each value is.
+            lean: do not keep what is as large, either.
         """
         kept, start = [True], 0
         for cut in range(1, self.cuts):
             there = self.alive(start)
             new = sum(sizes[name] for name in self.alive(cut) if name not in there)
-            kept.append(not (kept[-1] and new > sum(sizes[name] for name in self.part(start, cut).needs)))
+            old = sum(sizes[name] for name in self.part(start, cut).needs)
+            kept.append(not (kept[-1] and (new > old or (lean and new == old))))
             start = cut if kept[-1] else start
         return kept[1:]
 
@@ -236,5 +238,3 @@ def _traced(net: nn.Module) -> list[fx.Node]:
         if node.op == "call_module" and isinstance(modules[str(node.target)], Norm) and len(node.args) != 1:
             raise ValueError(f"chunks need norms that are called as norm(x), got {node.format_node()}; call it so")
     return nodes
-
-

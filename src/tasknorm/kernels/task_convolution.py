@@ -104,11 +104,12 @@ class _Convolution(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, _, adapted_weight, _ = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once: torch's checkpoint computes them again
+        x, weight, _, adapted_weight, _ = saved
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         compiling = torch.compiler.is_compiling()
         if torch.is_grad_enabled() and not compiling:
-            return _differentiable_backward(ctx, grad)
+            return _differentiable_backward(ctx, grad, saved)
         found: Any = torch.ops.tasknorm.convolution_gradients if compiling else gradients
         is_tied = adapted_weight is not None
         at = adapted_weight if is_tied else weight
@@ -123,9 +124,9 @@ class _Convolution(Function):
         )
 
 
-def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
+def _differentiable_backward(ctx: Any, grad: Tensor, saved: tuple[Any, ...]) -> Any:
     """The gradients, with a graph for second derivatives."""
-    x, *weights = ctx.saved_tensors
+    x, *weights = saved
     needed: list[bool] = ctx.needs_input_grad[:3]
     wanted = [tensor for tensor, is_needed in zip((x, *weights[:2]), needed, strict=True) if is_needed]
     y = _composed(x, *_tied(*weights), ctx.windows)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.chunks import InParts, fitted, unchunked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
 from tasknorm.phase import context, joint
@@ -33,14 +34,15 @@ def class_mean_logits(net: nn.Module, tasks: Tasks) -> Tensor:
     return torch.baddbmm(bias.unsqueeze(1), targets, weight.transpose(1, 2))
 
 
-def class_mean_predictor(net: nn.Module, context_x: Tensor, context_y: Tensor) -> Predictor:
+def class_mean_predictor(net: nn.Module, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
     """A predictor from the class means of a context `(context, ...)`; the net itself does not change."""
     context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
+    images = fitted(net, context_x)
     with context(net):
-        features = net(context_x)
+        features = net(images)
     weight, bias = _classifier(class_means(features[None], context_y[None], way))
-    return Predictor(net, weight[0], bias[0])
+    return Predictor(unchunked(net), weight[0], bias[0])
 
 
 def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from tasknorm.chunks import InParts, fitted, unchunked, whole
 from tasknorm.episode import Episode
 from tasknorm.kernels import TaskLayer, as_adapted, images_channels_last, is_channels_last, weight_channels_last
 from tasknorm.learners.asked import Asked, Values
@@ -179,18 +180,19 @@ class MAML(Learner):
         return [self.steps([episode], sizes=each)[0] for episode, each in zip(episodes, sizes, strict=True)]
 
     @torch.no_grad()
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        context_x, context_y, way = given_context(self.net, context_x, context_y)
+        given, context_y, way = given_context(self.net, context_x, context_y)
         check_way(self.net, way)
         learner = copy.deepcopy(self).eval()
+        context_x = whole(fitted(learner.net, given))
         *_, weights = learner._descent(
             context_x[None], context_y[None], learner._initial_weights(1), learner.test_steps
         )
         learner.net.load_state_dict(weights, strict=False)
         with context(learner.net):
             learner.net(context_x)
-        return Predictor(learner.net)
+        return Predictor(unchunked(learner.net))
 
     @classmethod
     def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:

@@ -68,7 +68,8 @@ def learner_of(settings: Settings, *, pretrained: bool = True, channels: int | N
     if settings.recompute:
         recompute(net)
     own = settings.own.model_dump(exclude_none=True)
-    return settings.kind.of(net, norm, own, compiled=settings.compile)
+    learner = settings.kind.of(net, norm, own, compiled=settings.compile)
+    return learner if settings.chunk is None else learner.in_chunks(settings.chunk, lean=settings.recompute)
 
 
 def norm_maker(settings: Settings) -> Callable[[int], nn.Module]:
