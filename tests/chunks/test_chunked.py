@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 import tasknorm
 from tasknorm import NORMS, Episode, chunked, context, contexts, convert, joint, nets, target
@@ -232,29 +234,47 @@ def test_odd_nets(norm: str) -> None:
     same(plain, other)
 
 
-def test_it_keeps_less() -> None:
-    """Bytes of tensors that the graph holds: of checkpoints, what they were given."""
+class Held(TorchDispatchMode):
+    """Counts the bytes of tensors that are there, and the most at any time."""
 
-    def held(net: nn.Module) -> int:
-        x = torch.rand(64, 1, 28, 28)
-        before = {id(each) for each in gc.get_objects() if isinstance(each, Tensor)}
-        sizes: dict[int, int] = {}
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self.known: set[int] = set()
 
-        def pack(tensor: Tensor) -> Tensor:
-            sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-            return tensor
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in tree_iter(result):
+            if isinstance(tensor, Tensor) and tensor.untyped_storage()._cdata not in self.known:
+                storage = tensor.untyped_storage()
+                self.known.add(storage._cdata)
+                self.now += storage.nbytes()
+                weakref.finalize(storage, self.drop, storage._cdata, storage.nbytes())
+        self.most = max(self.most, self.now)
+        return result
 
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), joint(net, context_size=60):
-            features = net(x)
-        gc.collect()
-        for each in gc.get_objects():
-            if isinstance(each, Tensor) and id(each) not in before and each is not x:
-                sizes[each.untyped_storage().data_ptr()] = each.untyped_storage().nbytes()
-        del features
-        return sum(sizes.values())
+    def drop(self, key: int, size: int) -> None:
+        self.known.discard(key)
+        self.now -= size
 
-    plain = nets.protonets_conv4(NORMS["TaskNorm-I"], filters=16)
-    assert held(chunked(copy.deepcopy(plain), 4)) < held(plain) / 4
+
+@pytest.mark.parametrize(("learner", "share"), [("protonets", 0.5), ("cnaps", 0.25), ("maml", 0.6)])
+def test_memory_grows_less_with_the_context(learner: str, share: float) -> None:
+    """What a further context image adds to the most that a step holds."""
+
+    def most(model: Learner, context_size: int) -> int:
+        x = torch.rand(context_size + 4, *SHAPE, dtype=torch.float64)
+        y = torch.arange(len(x)) % 2
+        with Held() as held:
+            task = Episode(x[4:], y[4:], x[:4], y[:4])
+            model.learn([task]).losses.sum().backward()
+        return held.most
+
+    def slope(model: Learner) -> float:
+        return (most(model, 48) - most(model, 24)) / 24
+
+    plain = learner_of(learner, "TaskNorm-I")
+    assert slope(copy.deepcopy(plain).in_chunks(4)) < share * slope(plain)
 
 
 def test_a_pass_without_a_backward_pass_is_forgotten() -> None:
@@ -262,9 +282,10 @@ def test_a_pass_without_a_backward_pass_is_forgotten() -> None:
     with joint(net, context_size=7):
         features = net(torch.rand(11, *SHAPE, dtype=torch.float64))
     node = weakref.ref(features)
-    block = next(each for each in gc.get_objects() if isinstance(each, Tensor) and each.shape == (4, 3, 7, 7))
+    tensors = [each for each in gc.get_objects() if issubclass(type(each), Tensor)]
+    block = next(each for each in tensors if each.shape == (4, 3, 7, 7))
     storage = weakref.ref(block.untyped_storage())
-    del features, block
+    del features, block, tensors
     gc.collect()
     assert node() is None
     assert storage() is None
