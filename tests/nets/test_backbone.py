@@ -110,3 +110,12 @@ def test_a_module_of_the_current_folder_is_found(tmp_path: Path, monkeypatch: py
     with pytest.raises(SettingsError, match=r"does not take images of shape \(1, 64, 64\)"):
         backbone("my_nets:maps", (1, 64, 64))
     assert nets.backbone("my_nets:tokens", SHAPE).features == 64 * 64
+
+
+def test_a_network_that_looks_for_what_is_not_there_is_refused() -> None:
+    class FifthChannel(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, 4]
+
+    with pytest.raises(SettingsError, match="FifthChannel does not take images of shape"):
+        Backbone(FifthChannel(), SHAPE)
