@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -105,7 +106,9 @@ class Tree:
 
     def _archive(self) -> zipfile.ZipFile:
         if os.getpid() not in self._archives:
-            self._archives[os.getpid()] = zipfile.ZipFile(self.path)
+            archive = zipfile.ZipFile(self.path)
+            weakref.finalize(self, archive.close)  # before a cycle's parts are ended in any order
+            self._archives[os.getpid()] = archive
         return self._archives[os.getpid()]
 
     def _listed(self) -> dict[str, zipfile.ZipInfo]:
