@@ -1,4 +1,4 @@
-"""The practitioner's story of the README, from photos to ONNX in another process."""
+"""The practitioner's story of the page on photos, from photos to ONNX in another process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tasknorm.runs.meta_test import settings_of
 from tasknorm.runs.parts import sampler_of
 from tasknorm.training import RunFolder
 
-README = Path(__file__).parents[2] / "README.md"
-# What makes the README's training small, and lets `evaluate` test it on the new classes.
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "photos.md"
+# What makes the page's training small, and lets `evaluate` test it on the new classes.
 SMALL = "--image-size 32 --filters 16 --iterations 40 --train-targets 5 --targets 5 --validate-every 20"
 SMALL += " --validation-tasks 20 --scale unit --test-sources folder:all_birds"
 IMAGES = 12  # of each class
@@ -70,8 +70,8 @@ BIRDS = ("great tit", "grèbe", "kiwi", "wren")
 
 
 def lines(language: str) -> list[str]:
-    section = README.read_text().split("## Put it to use")[1].split("\n## ")[0]
-    return re.search(rf"```{language}\n(.*?)```", section, re.DOTALL)[1].strip().splitlines()
+    section = PAGE.read_text().split("## In short")[1].split("\n## ")[0]
+    return re.search(rf"```{language} .*?\n(.*?)```", section, re.DOTALL)[1].strip().splitlines()
 
 
 @pytest.fixture(params=[glyph_photos, pytest.param(flowers, marks=pytest.mark.realdata)], ids=["glyphs", "flowers"])

@@ -128,12 +128,13 @@ class Record:
         return best or [result for result in self.results if result.weights not in (AS_IT_WAS, START)]
 
 
-def read_record(folder: Path) -> Record:
+def read_record(folder: Path | str) -> Record:
     """The record of the finished training in a folder.
 
     Raises:
         SettingsError: if there is none, or one that cannot be read.
     """
+    folder = Path(folder)
     files = RunFolder(folder)
     for path in (files.config, files.result):
         if not path.is_file():
