@@ -104,6 +104,26 @@ def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
     assert "Exception: 400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
 
 
+def test_seeds_of_one_setting_make_one_cell():
+    def run(seed, accuracy, **others):
+        rows = [r | {"tasks": 200} for r in row("IN", "omniglot", 5, 1, accuracy, 0.01, maml=True)]
+        return record(rows, learner="maml", source="omniglot", norm="IN", seed=seed, **others)
+
+    shorter, elsewhere = run(7, 0.1, iterations=10), run(8, 0.1, learning_rate=0.5)
+    runs = [shorter, *(run(seed, 0.90 + seed / 100, test_seed=seed) for seed in range(3)), elsewhere]
+    found = entries(runs, "maml_results")["Omniglot-5-1"]["IN"]
+    assert (found.seeds, found.tasks) == (3, 600)
+    assert found.accuracy.mean == pytest.approx(0.91)
+    assert found.accuracy.interval == pytest.approx(4.3027 * 0.01 / 3**0.5, rel=1e-4)  # Student's t of two degrees
+    assert found.maximum.mean == pytest.approx(0.911)
+    notes = paper_table(runs, "maml_results").notes
+    assert "Each of our accuracies rests on 600 test tasks and 3 seeds; the paper's on 600 tasks." in notes
+    same_tasks = entries([run(seed, 0.9) for seed in range(2)], "maml_results")["Omniglot-5-1"]["IN"]
+    assert same_tasks.accuracy.interval == pytest.approx(0.01)  # seeds agree: the chance of tasks is left
+    twice = entries([runs[1], runs[1], runs[2]], "maml_results")["Omniglot-5-1"]["IN"]
+    assert twice.seeds == 2
+
+
 def test_augmentation_and_another_resizing_are_said():
     rows = row("LN", "mini_imagenet", 5, 1, 0.5, 0.01, maml=True)
     plain = {"learner": "maml", "source": "mini_imagenet", "norm": "LN"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tasknorm.evaluation import Accuracy
+from tasknorm.evaluation import Accuracy, over_seeds
 from tasknorm.runs import Record, Result
 
 # The names of our sources for each data set of the paper; Tiny-ImageNet replaces ILSVRC.
@@ -50,25 +51,47 @@ class Query:
 
 @dataclass(frozen=True)
 class Entry:
-    """A test result, and the run that it comes from."""
+    """A test result, and the run that it comes from.
+
+    Attributes:
+        others: the same result of runs that differ in their seeds alone.
+    """
 
     record: Record
     result: Result
+    others: tuple[Entry, ...] = ()
 
     @property
     def accuracy(self) -> Accuracy:
         """The accuracy; with MAML, after the step that did best on validation."""
-        return self.result.accuracy
-
-    @property
-    def seeds(self) -> int:
-        """The number of trainings that the accuracy is of, each with a seed of its own."""
-        return 1
+        return self._over_seeds([e.result.accuracy for e in (self, *self.others)])
 
     @property
     def maximum(self) -> Accuracy:
         """The accuracy; with MAML, after the step that does best on the test tasks, as in the paper."""
-        return self.result.maximum
+        return self._over_seeds([e.result.maximum for e in (self, *self.others)])
+
+    @property
+    def seeds(self) -> int:
+        """The number of trainings that the accuracy is of, each with a seed of its own."""
+        return 1 + len(self.others)
+
+    @property
+    def tasks(self) -> int:
+        """The number of test tasks, of all seeds together."""
+        return sum(e.result.tasks for e in (self, *self.others))
+
+    def _over_seeds(self, found: list[Accuracy]) -> Accuracy:
+        """The mean over seeds with its interval by Student's t, which contains the chance of tasks if they differ.
+
+        Seeds that were tested on the same tasks share that chance: its interval is added in squares.
+        """
+        if len(found) == 1:
+            return found[0]
+        mean = over_seeds([each.mean for each in found])
+        if len({e.record.settings.test_seed for e in (self, *self.others)}) == self.seeds:
+            return mean
+        return Accuracy(mean.mean, math.hypot(mean.interval, *(each.interval / len(found) ** 0.5 for each in found)))
 
 
 def row_query(learner: str, row: str, norm: str, variable: bool) -> Query:
@@ -99,14 +122,30 @@ def index(records: Iterable[Record]) -> Index:
 
 
 def entry(accuracies: Index, query: Query) -> Entry | None:
-    """The result that a query asks for, or None; of several runs, the longest training, then the first folder."""
+    """The result that a query asks for, or None; of several runs, the longest training, then the first folder.
+
+    Runs that differ from it in their seeds alone are counted in.
+    """
     keys = [
         replace(query, sources=(source,), alpha=None, weights=weights)
         for source in query.sources
         for weights in dict.fromkeys((query.weights, "final"))
     ]
     found = [e for key in keys for e in accuracies.get(key, []) if _same_alpha(e.record, query)]
-    return max(found, key=lambda e: (trained_tasks(e.record), e.result.weights == query.weights), default=None)
+    if not found:
+        return None
+    first = max(found, key=lambda e: (trained_tasks(e.record), e.result.weights == query.weights))
+    alike = [e for e in found if _but_seeds(e) == _but_seeds(first)]
+    by_seed = {e.record.settings.seed: e for e in reversed(alike)} | {first.record.settings.seed: first}
+    return replace(first, others=tuple(by_seed[seed] for seed in sorted(by_seed) if by_seed[seed] is not first))
+
+
+def _but_seeds(e: Entry) -> dict[str, Any]:
+    """What a result is of, without what may differ between seeds: these, how much was tested, and the machine."""
+    settings = e.record.settings
+    free = ("seed", "test_seed", "test_tasks", "test_targets", "test_weights", "validation_tasks", "validate_every")
+    values = {name: value for name, value in settings.values().items() if name not in (*free, *settings.machine)}
+    return values | {"weights": e.result.weights, "source": e.result.source}
 
 
 def _same_alpha(record: Record, query: Query) -> bool:

@@ -117,7 +117,7 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
 
 def _notes_on_tests(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> list[str]:
     """On how many test tasks and seeds each cell rests."""
-    counts = {(row, column): (e.result.tasks, e.seeds) for row, column, e in places}
+    counts = {(row, column): (e.tasks, e.seeds) for row, column, e in places}
     usual = Counter(counts.values()).most_common(1)[0][0]
     paper = "the paper's on 600 tasks" if kind.stated else "the paper does not say on how many its own do"
     notes = [f"Each of our accuracies rests on {_amount(*usual)}; {paper}."]
@@ -135,7 +135,7 @@ def _notes_on_tests(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> lis
 
 
 def _amount(tasks: int, seeds: int) -> str:
-    return f"{tasks} test tasks and {seeds} seed{'s' if seeds > 1 else ''}"
+    return f"{tasks:,} test tasks and {seeds} seed{'s' if seeds > 1 else ''}"
 
 
 def _paper_length(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> str:
