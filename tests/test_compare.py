@@ -245,11 +245,14 @@ def test_a_budget_buys_rounds_that_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     ("words", "message"),
     [
         (("--norms", "TBN,Batch"), "unknown norm 'Batch'; known: "),
+        (("--norms", "tasknorm-i"), "unknown norm 'tasknorm-i'; did you mean 'TaskNorm-I'?"),
+        (("--norms", "TaskNorm"), "did you mean 'TaskNorm-I', 'TaskNorm-L' or 'TaskNorm-r'?"),
         (("--norms", "TBN,TBN"), "each norm to compare must be named once"),
         (("--norms", "Baseline"), "Baseline needs a pretrained network, and maml trains from scratch"),
         (("--learner", "reptile"), "learner must be one of"),
         (("--learner", "maml,maml"), "each learner must be named once"),
         (("--source", "nowhere"), "nowhere: there is no data set or path of this name"),
+        (("--source", "folder:nowhere"), "nowhere: there is no folder or archive of this name; correct the path"),
         (("--way", "500"), "glyphs: comparing on 500-way tasks needs at least 1000 classes"),
     ],
 )

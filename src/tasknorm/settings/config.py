@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,8 @@ from pydantic import BeforeValidator, Field
 
 from tasknorm.errors import SettingsError, at, one_line, reason, short
 from tasknorm.machine import LARGEST_TEXT, parsed_json, read_regular
+
+ALIKE = 0.6  # share of letters that a name and what was typed must have in common for it to be suggested
 
 
 def about(text: str, **bounds: Any) -> Any:
@@ -95,18 +97,36 @@ def in_words(error: Any, fields: Mapping[str, Any]) -> str:
     return f"{name} {message}, got {short(error['input'])}" if name else message
 
 
-def choice_error(value: str, choices: Sequence[str]) -> ValueError:
-    """The error for a value that is not one of the choices, with the most similar choice as a hint."""
-    nearest = get_close_matches(value, choices, 1)
-    hint = f" (did you mean {nearest[0]!r}?)" if nearest else ""
-    return ValueError(f"must be one of {', '.join(choices)}{hint}")
+def choice_error(value: str, choices: Sequence[str], more: str = "") -> ValueError:
+    """The error for a value that is not one of the choices, with the most similar choices as a hint.
+
+    Args:
+        value: what was given.
+        choices: all names that it could be.
+        more: what else it could be, in words.
+    """
+    nearest = similar(value, choices)
+    hint = f" (did you mean {nearest}?)" if nearest else ""
+    return ValueError(f"must be one of {', '.join(choices)}{more}{hint}")
 
 
 def meant(name: str, known: Sequence[str]) -> str:
-    """A hint: the most similar known name, or all known names if none is similar.
+    """A hint: the most similar known names, or all known names if none is similar.
 
     >>> meant("lerning_rate", ["learning_rate", "way"]), meant("x", ["learning_rate", "way"])
     ("did you mean 'learning_rate'?", 'known: learning_rate, way')
     """
-    nearest = get_close_matches(name, known, 1)
-    return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
+    nearest = similar(name, known)
+    return f"did you mean {nearest}?" if nearest else f"known: {', '.join(known)}"
+
+
+def similar(name: str, known: Sequence[str]) -> str:
+    """The known names that are most similar, in quotes; upper and lower case count as the same.
+
+    >>> similar("tasknorm-i", ["TaskNorm-r", "TaskNorm-I"]), similar("TaskNorm", ["TaskNorm-r", "TaskNorm-I"])
+    ("'TaskNorm-I'", "'TaskNorm-r' or 'TaskNorm-I'")
+    """
+    alike = {choice: SequenceMatcher(None, choice.casefold(), name.casefold()).ratio() for choice in known}
+    best = max(alike.values(), default=0.0)
+    nearest = [repr(choice) for choice, ratio in alike.items() if ratio == best] if best >= ALIKE else []
+    return " or ".join(filter(None, [", ".join(nearest[:-1]), *nearest[-1:]]))

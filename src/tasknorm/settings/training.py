@@ -307,7 +307,8 @@ class Settings(BaseModel):
         if info.field_name == "net" and value is not None and is_backbone(value):
             return value
         if value is not None and value not in choices:
-            raise choice_error(value, choices)
+            more = ", or package.module:function, or hf:FOLDER" if info.field_name == "net" else ""
+            raise choice_error(value, choices, more)
         return value
 
     @field_validator("source", "validation_sources", "test_sources", "test_ways", "test_targets", "augment")

@@ -56,6 +56,8 @@ def opened(source: str | Path | Source, root: Path | None = None) -> Source:
     root = root or data_folder()
     if isinstance(source, str) and source.startswith(PATH):
         source = Path(source.removeprefix(PATH))
+        if not source.exists():
+            raise DataError(f"{at(source)}: there is no folder or archive of this name; correct the path")
     if isinstance(source, str) and (path := found(source, root)):
         return open_at(path, source, root)
     if Path(source).exists():
