@@ -277,3 +277,25 @@ def test_checksums_cover_every_byte(pets, folder):
     data = array.read_bytes()[-12 * 3 * 200 * 200 :]
     assert checksums == [zlib.crc32(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)]
     assert 1 < len(checksums) <= SAMPLED
+
+
+@pytest.mark.parametrize(
+    ("made", "got"),
+    [
+        (lambda image: image / 255, r"float64 of shape \(\d+, \d+, 3\)"),
+        (lambda image: image[:, :, 0], r"uint8 of shape \(\d+, \d+\)"),
+        (lambda image: image[:, :, :1], r"uint8 of shape \(\d+, \d+, 1\)"),
+    ],
+    ids=["floats", "two axes", "one channel"],
+)
+def test_a_source_that_gives_no_bytes_is_refused(made, got, pets, folder):
+    class Changed(Folder):
+        def image(self, class_id, number):
+            return made(super().image(class_id, number))
+
+    rule = rf"an image must be uint8 of shape \(height, width, 3\), got {got}; convert it in Changed\.image"
+    with pytest.raises(TypeError, match=rule):
+        Cached(Changed(pets), 8, folder=folder)
+    with pytest.raises(TypeError, match=rule):
+        Direct(Changed(pets), 8).batch(*ONE)
+    assert not files(folder)

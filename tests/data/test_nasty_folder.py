@@ -37,7 +37,7 @@ NO_IMAGES = {
 }
 BAD = {
     "empty.jpg": (b"", "the file is empty"),
-    "text.jpg": (b"<html>404 not found</html>", "they begin with b'<html>40'"),
+    "text.jpg": (b"<html>404 not found</html>", "its first bytes are b'<html>40'"),
     "cut.png": (PNG[:100], "does not decode"),
     "phone.HEIC": (struct.pack(">I", 24) + b"ftypheic" + bytes(99), "convert it to JPEG first"),
     "bad\nname.gif": (b"GIF89a", "does not decode"),

@@ -28,7 +28,7 @@ from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.blocks import BLOCK, Checksums, damaged, mapped
 from tasknorm.data.formats.pixels import RESIZES, Pixels, Resize, ResizeName
 from tasknorm.data.places import cache_folder
-from tasknorm.data.sources.source import Source, chosen_resize, images_by_class, pieces
+from tasknorm.data.sources.source import Source, checked_image, chosen_resize, images_by_class, pieces
 from tasknorm.errors import DataError, at, one_line, reason
 from tasknorm.files import atomic_file, write_atomically
 from tasknorm.machine import in_order, read_json
@@ -237,7 +237,7 @@ def _decoded(source: Source, part: tuple[int, range], size: int, resize: Resize)
     """`(images, channels, size, size)`."""
     class_id, numbers = part
     with bad_images_can_be_skipped():
-        images = [resize(source.image(class_id, number), size) for number in numbers]
+        images = [resize(checked_image(source, class_id, number), size) for number in numbers]
     return np.stack(images).transpose(0, 3, 1, 2)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from tasknorm.data.cache import with_channels
 from tasknorm.data.check import bad_images_can_be_skipped
 from tasknorm.data.formats.pixels import Pixels, Resize, ResizeName, bilinear, bilinear_planes
-from tasknorm.data.sources.source import BulkSource, Source, chosen_resize
+from tasknorm.data.sources.source import BulkSource, Source, checked_image, chosen_resize
 
 PIECE = 8  # images resized together: their floats stay in the processor's cache
 
@@ -52,7 +52,7 @@ class Direct:
     def _images_of(self, class_id: int, numbers: list[int]) -> list[Pixels]:
         if isinstance(self._source, BulkSource):
             return self._source.images(class_id, numbers)
-        return [self._source.image(class_id, number) for number in numbers]
+        return [checked_image(self._source, class_id, number) for number in numbers]
 
 
 def _resized(images: list[Pixels], resize: Resize, size: int) -> Tensor:

@@ -233,7 +233,7 @@ def test_avif_is_read_where_pillow_reads_it():
 def test_an_empty_file_says_so_and_messages_are_the_same_each_time():
     with pytest.raises(DataError, match=r"x: the image does not decode \(the file is empty\), got 0 bytes"):
         decoded(b"", 3, "x")
-    with pytest.raises(DataError, match=r"\(they begin with b'hello wo'\)"):
+    with pytest.raises(DataError, match=r"\(its first bytes are b'hello wo'\)"):
         decoded(b"hello world", 3, "x")
 
 

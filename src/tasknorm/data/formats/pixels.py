@@ -90,7 +90,7 @@ def _unidentified(data: bytes, where: str) -> DataError:
             f"{where}: HEIC, HEIF and AVIF images are not read here; convert it to JPEG first: "
             "`magick photo.heic photo.jpg` (ImageMagick), or on macOS `sips -s format jpeg photo.heic --out photo.jpg`"
         )
-    return _broken(data, where, f"they begin with {data[:8]!r}" if data else "the file is empty")
+    return _broken(data, where, f"its first bytes are {data[:8]!r}" if data else "the file is empty")
 
 
 def _broken(data: bytes, where: str, why: str) -> DataError:

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from tasknorm.data.formats.pixels import RESIZES, Pixels, Resize, ResizeName
 from tasknorm.data.spec import SPLITS, Spec, Split
 from tasknorm.errors import DataError, one_line
@@ -134,6 +136,21 @@ def pieces(spec: Spec, size: int) -> Iterator[tuple[int, range]]:
     for class_id, images in enumerate(images_by_class(spec)):
         for start in range(0, images, size):
             yield class_id, range(start, min(start + size, images))
+
+
+def checked_image(source: Source, class_id: int, number: int) -> Pixels:
+    """An image of a source, uint8 `(height, width, channels)`.
+
+    Raises:
+        TypeError: if the source gives anything else; says which image it is.
+    """
+    pixels = source.image(class_id, number)
+    if pixels.ndim != 3 or pixels.shape[2] != source.channels or pixels.dtype != np.uint8:
+        raise TypeError(
+            f"{source.where(class_id, number)}: an image must be uint8 of shape (height, width, {source.channels}), "
+            f"got {pixels.dtype} of shape {pixels.shape}; convert it in {type(source).__name__}.image"
+        )
+    return pixels
 
 
 def chosen_split(spec: Spec, name: str) -> Split:
