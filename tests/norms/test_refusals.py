@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tasknorm
 from support.random_norm import CHANNELS, random_norm, random_task
-from tasknorm import NORMS, PhaseError
+from tasknorm import NORMS, Norm, PhaseError
 from tasknorm.training import as_first_computed
 
 norms = pytest.mark.parametrize("label", NORMS)
@@ -279,3 +279,21 @@ class TestStaleMoments:
             model(random_task()[0])
         with tasknorm.target(model):
             model(random_task()[1])
+
+
+class TestClassesOfYourOwn:
+    """A class that does not say what the tools must know of it is refused when it is made, not in a forward pass."""
+
+    def test_what_is_missing_is_named(self) -> None:
+        class Silent(Norm):
+            label = "Silent"
+            transductive = False
+
+        with pytest.raises(TypeError, match=r"the class Silent does not say its needs_context; set label"):
+            Silent(CHANNELS)
+
+    def test_a_class_that_says_all_is_made(self) -> None:
+        class Whole(Norm):
+            label, transductive, needs_context = "Whole", False, False
+
+        assert Whole(CHANNELS).label == "Whole"

@@ -12,6 +12,7 @@ from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.norms.refusals import (
     check_caller,
+    check_class,
     check_input,
     check_may_store,
     check_may_track,
@@ -80,6 +81,7 @@ class Norm(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        check_class(type(self))
         if isinstance(num_features, bool) or not isinstance(num_features, int) or num_features < 1:
             raise ValueError(f"num_features must be a positive integer, got {num_features!r}")
         if affine not in (True, False, "offset"):

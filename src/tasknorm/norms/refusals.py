@@ -20,6 +20,16 @@ INSTEAD = (
 )
 
 
+def check_class(kind: type[Norm]) -> None:
+    """Raise if a class of norms does not say what the tools must know of it."""
+    missing = [name for name in ("label", "transductive", "needs_context") if not hasattr(kind, name)]
+    if missing:
+        raise TypeError(
+            f"the class {kind.__name__} does not say its {' and '.join(missing)}; set label (its name), transductive "
+            "(do targets see each other?) and needs_context (do its moments use the context?) in its body"
+        )
+
+
 def check_input(norm: Norm, x: Tensor) -> None:
     """Raise if these are no activations that the norm can normalise."""
     if not x.is_floating_point():
