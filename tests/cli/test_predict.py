@@ -182,6 +182,10 @@ class TestPredict:
             (["p.safetensors", "-"], "there are no images to classify"),
             (["none.safetensors", "new"], "none.safetensors is not a predictor: there is no such file"),
             (["new/1.jpg", "new"], "new/1.jpg is not a predictor"),
+            (
+                ["new", "new"],
+                "new is a folder, and a predictor is a file; make one from a run's folder",
+            ),
         ],
     )
     def test_what_cannot_be(self, place: Path, words: list[str], part: str) -> None:

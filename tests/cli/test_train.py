@@ -68,6 +68,7 @@ def test_train_then_evaluate(tmp_path):
         run("evaluate", tmp_path / "run", "--targets", "each"), "targets must be one of all, example, class, got 'each'"
     )
     failed(run("evaluate", tmp_path), "no finished training in this folder (no model.safetensors)")
+    failed(run("evaluate", tmp_path / "run" / "config.json"), "this is a file, and a run is a folder; name the folder")
 
 
 def test_a_config_file_and_flags_that_win(tmp_path):
@@ -76,6 +77,10 @@ def test_a_config_file_and_flags_that_win(tmp_path):
     result = run("train", "--config", config, "--iterations", "3", "--out", tmp_path / "run")
     assert result.exit_code == 0, result.stderr
     assert json.loads((tmp_path / "run" / "config.json").read_text())["iterations"] == 3
+    assert result.stdout == (
+        f"{tmp_path / 'run'}: not tested. Next: tasknorm adapt {tmp_path / 'run'} --context FOLDER "
+        "--out FILE.safetensors\n"
+    )
     config.write_text('{"learner": "maml", "itertions": 3}')
     failed(
         run("train", "--config", config, "--out", tmp_path / "other"),
@@ -101,6 +106,7 @@ def test_mistakes(tmp_path):
     out = ["--out", tmp_path / "run"]
     assert "No such option" in run("train", "--wya", "5", *out).stderr
     failed(run("train", "--way", "five", *out), "way", "'five'")
+    failed(run("train", "--net", "mynet", *out), "resnet-small, or package.module:function, or hf:FOLDER, got 'mynet'")
     failed(run("train", "--source", "nowhere", *out), "nowhere")
     failed(run("train", "--source", "omniglt", *out), "did you mean 'omniglot'?")
     failed(

@@ -458,7 +458,7 @@ class TestDamagedFiles:
             Predictor.load(tmp_path / "p")
 
     def test_a_run_is_no_predictor(self, tmp_path: Path) -> None:
-        with pytest.raises(WeightsError, match="is not a predictor"):
+        with pytest.raises(WeightsError, match="is a folder, and a predictor is a file; make one from a run's folder"):
             Predictor.load(tmp_path)
 
 

@@ -9,11 +9,12 @@ import torch
 
 from support.data_files import write_pets
 from support.runs import run, tiny
+from tasknorm.data import opened
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.norms import Norm
 from tasknorm.runs import Adapter
 from tasknorm.runs.calibration import read_calibration
-from tasknorm.runs.parts import as_norm, learner_of, task_of, validated_sources
+from tasknorm.runs.parts import as_norm, learner_of, sampler_of, task_of, validated_sources
 from tasknorm.runs.record import read_record
 from tasknorm.training import RunFolder
 from tasknorm.training.best_weights import is_better
@@ -169,3 +170,11 @@ def test_the_small_meta_dataset(data_root, monkeypatch, learner):
     losses.sum().backward()
     assert len(logits) == 3
     assert task_of(settings, "test", sources=["dtd"])(0).way <= 6
+
+
+def test_a_source_without_test_classes_says_how_to_train_without_a_test(tmp_path):
+    settings = tiny(source=f"folder:{with_splits(tmp_path / 'pets', 'train')}")
+    source = opened(settings.all_sources[0])
+    assert sampler_of(settings, source.spec, "train")
+    with pytest.raises(DataError, match=r"pets: there are no test classes; .* or train without a test: --test-tasks 0"):
+        sampler_of(settings, source.spec, "test")

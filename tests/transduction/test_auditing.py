@@ -158,6 +158,13 @@ def test_what_is_no_predictor(predict, message: str) -> None:
         audit(predict, episode())
 
 
+def test_what_is_no_episode() -> None:
+    task = episode()
+    parts = (task.context_x, task.context_y, task.target_x, task.target_y)
+    with pytest.raises(TypeError, match=r"must be a tasknorm\.Episode\(context_x, .*\), got tuple"):
+        audit(lambda x, y, t: t, parts)
+
+
 def test_an_error_of_the_predictor_is_its_own() -> None:
     def broken(context_x: Tensor, context_y: Tensor, target_x: Tensor) -> Tensor:
         raise KeyError("no such layer")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -38,3 +40,13 @@ def train(
     if speaks():
         for row in result["accuracies"]:
             print(Result.of_row(row))
+        if not result["accuracies"]:
+            print(_untested(out, result))
+
+
+def _untested(out: Path, result: Mapping[str, Any]) -> str:
+    """What a training without a test ends with: how well it did on validation tasks, and what to do next."""
+    found = result.get("validation") or {"accuracy": {}}
+    best = [f"{name} {100 * max(each):.1f} %" for name, each in found["accuracy"].items() if each]
+    said = f"best accuracy on validation tasks: {', '.join(best)}; " if best else ""
+    return f"{out}: {said}not tested. Next: tasknorm adapt {quote(str(out))} --context FOLDER --out FILE.safetensors"

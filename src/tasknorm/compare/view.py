@@ -99,7 +99,7 @@ class View:
 
     @property
     def _of(self) -> str:
-        return f" of {self._most}" if self._minutes is None else f", {self._minutes:g} minutes in all"
+        return f" of {self._most}" if self._minutes is None else f" of as many as fit into {self._minutes:g} minutes"
 
     def _work(self, begun: int, complete: int) -> tuple[float, float]:
         """Work done, and all work of the rounds that are known to come, in iterations."""

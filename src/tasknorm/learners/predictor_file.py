@@ -118,8 +118,13 @@ def _read(file: Path) -> tuple[dict[str, str], Tensors]:
         with safe_open(file, "pt") as opened:
             return opened.metadata() or {}, {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
+        if file.is_dir():
+            raise WeightsError(
+                f"{at(file)} is a folder, and a predictor is a file; make one from a run's folder: "
+                "`tasknorm adapt RUN --context FOLDER --out FILE`"
+            ) from None
         raise WeightsError(
-            f"{at(file)} is not a predictor: {reason(error)}; pass a file that Predictor.save wrote"
+            f"{at(file)} is not a predictor: {reason(error)}; pass a file that `tasknorm adapt` or Predictor.save wrote"
         ) from None
 
 

@@ -171,6 +171,11 @@ def settings_of(files: RunFolder) -> Settings:
     Raises:
         SettingsError: if the folder holds no finished training.
     """
+    if files.path.is_file():
+        raise SettingsError(
+            f"{files.path}: this is a file, and a run is a folder; name the folder that `tasknorm train` or "
+            "`tasknorm tune` wrote"
+        )
     if not files.final.exists():
         raise SettingsError(
             f"{files.path}: no finished training in this folder (no {files.final.name}); finish it, or correct the path"

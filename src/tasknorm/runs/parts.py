@@ -118,6 +118,11 @@ def images_of(source: Source, size: int, channels: int, resize: ResizeName | Non
 def sampler_of(settings: Settings, spec: Spec, split: str, way: int | None = None) -> Sampler:
     """Which images make a task; in meta-training, tasks may have other ways and targets than in testing."""
     spec = folded(spec, settings.fold)
+    if split == "test" and not ("test" in spec.splits and spec.splits["test"].classes):
+        raise DataError(
+            f"{spec.name}: there are no test classes; give it a splits file with some, or train without a test: "
+            "--test-tasks 0"
+        )
     part = task_classes(spec, split, *_needed(settings, split), skip_small=settings.skip_bad)
     trains = split == "train"
     targets = settings.train_targets if trains else settings.targets

@@ -120,6 +120,11 @@ def audit(predict: Predict | Any, episode: Episode, *, arrays: bool = False) -> 
     'transductive'
     """
     asked = _with_arrays(as_predict(predict)) if arrays else as_predict(predict)
+    if not isinstance(episode, Episode):
+        raise TypeError(
+            "episode must be a tasknorm.Episode(context_x, context_y, target_x, target_y), "
+            f"got {type(episode).__name__}"
+        )
     labels = episode.target_y.cpu()
     if len(labels) < 2 or len(labels.unique()) < 2:
         raise ValueError(
