@@ -21,7 +21,7 @@ from random import Random
 
 import numpy as np
 import torch
-from PIL import Image, features
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load, save, save_file
 from transformers import AutoModel, ResNetConfig
@@ -44,7 +44,7 @@ from tasknorm.data import (
 from tasknorm.data.cache import damaged_caches
 from tasknorm.data.formats.example import encode_example
 from tasknorm.data.formats.idx import read_idx
-from tasknorm.data.formats.pixels import decoded
+from tasknorm.data.formats.pixels import FORMATS, decoded
 from tasknorm.data.formats.tfrecords import RecordFile, frame, write_records
 from tasknorm.data.formats.tree import Tree
 from tasknorm.data.sources.cifar import cifar10, cifar100
@@ -207,7 +207,7 @@ def pictures() -> dict[str, bytes]:
     file = io.BytesIO()
     Image.fromarray(noise(2, 8, 8)).convert("P").save(file, "PNG", transparency=3)
     found["palette.png"] = file.getvalue()
-    if features.check("avif"):
+    if "AVIF" in FORMATS:
         file = io.BytesIO()
         Image.fromarray(pixels).save(file, "AVIF", speed=10)
         found["AVIF.avif"] = file.getvalue()

@@ -27,7 +27,8 @@ Pixels: TypeAlias = NDArray[np.uint8]
 Resize: TypeAlias = Callable[[Pixels, int], Pixels]
 ResizeName: TypeAlias = Literal["antialiased", "bilinear", "crop", "lanczos", "nearest"]
 
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", *(("AVIF",) if features.check("avif") else ()))
+_AVIF = "avif" in features.modules and features.check("avif")  # older Pillows warn of a feature that they do not know
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM", *(("AVIF",) if _AVIF else ()))
 HEIF = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif", b"avis")
 MAX_PIXELS = 50_000_000
 SKIPPED = (
