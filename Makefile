@@ -1,19 +1,22 @@
 # Every target sets itself up in .venv on a fresh clone.
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help install demo play examples docs test lint check bench slow kills fuzz clean
+.PHONY: help install demo play examples notebooks docs test lint check oldest dist bench slow kills fuzz clean
 
 help:
 	@echo "make demo    which norm is best here, and which peek? A comparison in two minutes, with a page"
 	@echo "make play    a page that learns what you draw, with three norms side by side"
 	@echo "make examples  the numbered examples: swap a norm, adapt and predict, audit a predictor, ..."
+	@echo "make notebooks  the examples as notebooks, run anew, beside the scripts that they are made from"
 	@echo "make docs    the documentation site, in site/html; strict about links and references"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff, mypy --strict, import-linter"
 	@echo "make check   test and lint, as CI does"
+	@echo "make oldest  the test suite with the oldest versions that pyproject.toml promises"
+	@echo "make dist    sdist and wheel in dist/, checked as a package index checks them"
 	@echo "make bench   speed and memory of every norm against nn.BatchNorm2d; episodes; training steps; the service"
 	@echo "make slow    what takes too long for the test suite: make kills (a quarter of an hour) and make fuzz (an hour)"
 	@echo "make kills   100 runs killed at random moments, resumed and compared; the figures go to results/kills.json"
@@ -33,7 +36,10 @@ play: $(READY)
 	$(BIN)/tasknorm play
 
 examples: $(READY)
-	@for example in examples/0*.py; do echo; echo "== $$example"; $(BIN)/python $$example || exit 1; done
+	@for example in examples/0*.py; do echo; echo "== $$example"; MPLBACKEND=template $(BIN)/python $$example || exit 1; done
+
+notebooks: $(READY)
+	PYTHONPATH=docs $(BIN)/python -m making.notebooks
 
 # Pages are assembled from docs/, docstrings, help texts and results/; the report of a broken link names page and line.
 docs: $(READY)
@@ -53,6 +59,18 @@ lint: $(READY)
 
 check: test lint
 
+# An environment of its own, with the oldest versions; nothing but the pins differs from make test
+oldest:
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --upgrade pip
+	.venv-oldest/bin/python -m pip install --quiet -c constraints-oldest.txt -e '.[dev]'
+	MALLOC_PERTURB_=255 .venv-oldest/bin/python -m pytest -q -n auto
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/python -m twine check --strict dist/*
+
 bench: $(READY)
 	$(BIN)/python benchmarks/layers.py
 	$(BIN)/python benchmarks/sampling.py
@@ -68,4 +86,4 @@ fuzz: $(READY)
 	cd tests && ../$(BIN)/python -m fuzz --inputs 1000000 --json ../results/fuzz.json
 
 clean:
-	rm -rf $(VENV) demo site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest demo dist site .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
