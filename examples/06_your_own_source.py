@@ -1,7 +1,9 @@
 """A source of your own: any object that gives image i of class c. Here a class is a grating of one angle and width."""
 
+# %%
 import math
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from tasknorm.data import Cached, Episodes, Pixels, VariableSampler, bilinear, plain_spec
@@ -9,6 +11,7 @@ from tasknorm.data import Cached, Episodes, Pixels, VariableSampler, bilinear, p
 DIRECTIONS, WIDTHS, IMAGES = 12, 4, 30
 
 
+# %%
 class Gratings:
     """Grey stripes; images of a class differ by their shift and by noise."""
 
@@ -42,7 +45,24 @@ class Gratings:
         return "gratings 1"
 
 
-images = Cached(Gratings(), size=28)
+# %% [markdown]
+# The first image of some classes:
+
+# %%
+gratings = Gratings()
+figure, axes = plt.subplots(2, 6, figsize=(7, 2.6), layout="constrained")
+for place, axis in enumerate(axes.flat):
+    class_id = 4 * place + place % WIDTHS
+    axis.imshow(gratings.image(class_id, 0), cmap="gray", vmin=0, vmax=255)
+    axis.set_title(gratings.spec.class_names[class_id], fontsize=6)
+    axis.axis("off")
+plt.show()
+
+# %% [markdown]
+# Cached, it gives episodes like every other source; here of a varying number of classes and images.
+
+# %%
+images = Cached(gratings, size=28)
 episodes = Episodes(images, VariableSampler(images.spec.splits["train"]), seed=0)
 for number in range(3):
     episode = episodes[number]

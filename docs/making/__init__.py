@@ -7,5 +7,6 @@
 | `reference`    | a page for each room, from its docstrings                                  |
 | `command_line` | a page of every command and flag, from their help                          |
 | `paper`        | the report in `results/report`, as pages                                   |
+| `notebooks`    | the numbered examples as notebooks, and these as pages                     |
 | `pictures/`    | the drawings of the concepts, as SVG                                       |
 """

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from making.command_line import command_line_page
 from making.links import MOVED, PLAIN, ROOT, code_page, outside_fences, page_of, with_site_links
+from making.notebooks import page as notebook_page
+from making.notebooks import scripts
 from making.paper import REPORT, paper_pages
 from making.pictures import moments_figure
 from making.reference import reference_pages
@@ -31,6 +33,9 @@ def assemble(into: Path) -> int:
     for page, text in paper_pages().items():
         own, _, rest = text.partition("\n\n- ") if page == "paper/index.md" else ("", "", text)
         pages[page] = (own + "\n\n- " if own else "") + with_site_links(rest, REPORT, page, wanted)
+    for script in scripts():
+        name = f"examples/{script.stem}"
+        pages[f"{name}.md"] = with_site_links(notebook_page(script), f"{name}.ipynb", f"{name}.md", wanted)
     pages |= reference_pages()
     pages["reference/command-line.md"] = command_line_page()
     done: set[str] = set()

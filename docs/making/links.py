@@ -9,14 +9,16 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
 MOVED = {
+    "examples": "examples/index.md",
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "results/README.md": "paper/runs.md",
     "results/report/claims.md": "paper/index.md",
     "results/report/report.md": "paper/index.md",
+    **{f"examples/{path.name}": f"examples/{path.stem}.md" for path in (ROOT / "examples").glob("[0-9][0-9]_*.py")},
 }
-PLAIN = (".svg", ".png", ".html")  # shown as they are, not as text in a page
+PLAIN = (".svg", ".png", ".html", ".ipynb")  # shown as they are, not as text in a page
 LANGUAGES = {".py": "python", ".json": "json", ".toml": "toml", ".cff": "yaml"}
 _LINK = re.compile(r"(?<!`)\]\((?!https?:|#|mailto:)([^()\s#]+)(#[^()\s]*)?\)")
 _FENCE = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)

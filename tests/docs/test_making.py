@@ -26,7 +26,7 @@ from tasknorm.settings import Settings
 from tasknorm.training import RunFolder
 
 
-@pytest.mark.parametrize("module", ["docstrings", "pictures.moments", "pictures.svg"])
+@pytest.mark.parametrize("module", ["docstrings", "notebooks", "pictures.moments", "pictures.svg"])
 def test_examples_in_docstrings(module: str) -> None:
     if module == "docstrings":
         pytest.importorskip("griffe")
@@ -125,9 +125,12 @@ def test_every_page_is_in_the_navigation_and_every_entry_a_page(tmp_path: Path) 
 
 def test_links_to_files_become_links_to_pages() -> None:
     wanted: set[str] = set()
-    text = "[a](../examples/04_your_own_norm.py) [b](data.md#x) [c](https://a.b)\n\n```\n[d](nothing.py)\n```\n"
+    text = "[a](../benchmarks/maml.py) [b](data.md#x) [c](https://a.b)\n\n```\n[d](nothing.py)\n```\n"
     changed = with_site_links(text, "docs/guide.md", "guide.md", wanted)
-    assert changed == text.replace("../examples/04_your_own_norm.py", "code/examples/04_your_own_norm.py.md")
-    assert wanted == {"examples/04_your_own_norm.py"}
+    assert changed == text.replace("../benchmarks/maml.py", "code/benchmarks/maml.py.md")
+    assert wanted == {"benchmarks/maml.py"}
+    example = with_site_links("[a](../examples/04_your_own_norm.py)", "docs/guide.md", "guide.md", wanted)
+    assert example == "[a](examples/04_your_own_norm.md)"
+    assert wanted == {"benchmarks/maml.py"}
     with pytest.raises(ValueError, match=r"docs/guide.md: the link to 'nothing.py' leads to no file; correct it"):
         with_site_links("[d](nothing.py)", "docs/guide.md", "guide.md", wanted)

@@ -24,7 +24,8 @@ from tasknorm import NORMS
 
 LOOKED_AT = (
     "index", "five-minutes", "concepts/moments", "concepts/alpha", "howto/photos", "symptoms", "paper/index",
-    "paper/tables", "reference/norms", "reference/command-line", "reference/formats", "changelog",
+    "paper/tables", "examples/index", "examples/03_audit_a_predictor", "reference/norms", "reference/command-line",
+    "reference/formats", "changelog",
 )  # fmt: skip
 WIDE = """() => [...document.querySelectorAll("body *")].filter((e) => {
   const box = e.getBoundingClientRect();
