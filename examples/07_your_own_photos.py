@@ -32,8 +32,8 @@ for name, classes in {"photos": range(24), "birds": range(30, 34)}.items():
         for i in range(12):
             ink = glyphs.image(number * 7, i)[:, :, 0]
             colour = np.random.default_rng([number, i]).uniform(0.2, 1, 3)
-            photo = Image.fromarray((255 - ink[:, :, None] * colour).astype(np.uint8)).resize((48, 48))
-            photo.save(folder / name / f"class{number:02}" / f"{i}.jpg")
+            image = Image.fromarray((255 - ink[:, :, None] * colour).astype(np.uint8)).resize((48, 48))
+            image.save(folder / name / f"class{number:02}" / f"{i}.jpg")
 
 # %% [markdown]
 # A learner is tested on classes that it was not trained on. A file `splits.json` beside the folder says which are

@@ -150,7 +150,7 @@ def page(script: Path) -> str:
                 parts.append('```text title="Output"\n' + "".join(output["text"]).rstrip() + "\n```")
             elif "image/png" in output["data"]:
                 data = "".join(output["data"]["image/png"]).replace("\n", "")
-                parts.append(f"![The figure that the code above draws](data:image/png;base64,{data})")
+                parts.append(f'<img alt="The figure that the code above draws" src="data:image/png;base64,{data}">')
     parts.insert(
         1, f"This page is also a [notebook]({script.stem}.ipynb), made from the script `examples/{script.name}`."
     )
