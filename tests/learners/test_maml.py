@@ -166,7 +166,7 @@ def test_compiled_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled.compiled = True
     torch._dynamo.reset()
     front_end = torch.compile(functional_call, dynamic=False, backend="aot_eager")  # the rest of it takes minutes
-    monkeypatch.setattr("tasknorm.learners.maml._compiled_call", lambda: front_end)
+    monkeypatch.setattr("tasknorm.learners.inner_loop._compiled_call", lambda: front_end)
     for model in (eager, compiled):
         model.learn(tasks).losses.mean().backward()
     for ours, theirs in zip(compiled.parameters(), eager.parameters(), strict=True):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from tasknorm.kernels.task_products import as_matrix, convolved, gradients
+from tasknorm.kernels.task_products import as_matrix, convolved, gradients, second_gradients
 from tasknorm.kernels.tracing import apply
 from tasknorm.kernels.windows import Windows, columns
 
@@ -104,15 +104,19 @@ class _Convolution(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, _, adapted_weight, _ = ctx.saved_tensors
+        x, weight, bias, adapted_weight, _ = ctx.saved_tensors
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         compiling = torch.compiler.is_compiling()
-        if torch.is_grad_enabled() and not compiling:
-            return _differentiable_backward(ctx, grad)
-        found: Any = torch.ops.tasknorm.convolution_gradients if compiling else gradients
         is_tied = adapted_weight is not None
-        at = adapted_weight if is_tied else weight
-        grad_x, grad_weight, grad_bias = found(grad, x, at, *ctx.windows, wants_x, is_tied)
+        if torch.is_grad_enabled() and not compiling:
+            at = tied(weight, adapted_weight) if is_tied else weight
+            grad_x, grad_weight, grad_bias = apply(_Gradients, grad, x, at, ctx.windows, wants_x)
+            if is_tied:
+                grad_weight, grad_bias = grad_weight.sum(0), grad_bias.sum(0)
+        else:
+            found: Any = torch.ops.tasknorm.convolution_gradients if compiling else gradients
+            at = adapted_weight if is_tied else weight
+            grad_x, grad_weight, grad_bias = found(grad, x, at, *ctx.windows, wants_x, is_tied)
         return (
             grad_x if wants_x else None,
             grad_weight if wants_weight else None,
@@ -123,11 +127,38 @@ class _Convolution(Function):
         )
 
 
-def _differentiable_backward(ctx: Any, grad: Tensor) -> Any:
-    """The gradients, with a graph for second derivatives."""
-    x, *weights = ctx.saved_tensors
-    needed: list[bool] = ctx.needs_input_grad[:3]
-    wanted = [tensor for tensor, is_needed in zip((x, *weights[:2]), needed, strict=True) if is_needed]
-    y = _composed(x, *_tied(*weights), ctx.windows)
-    found = iter(torch.autograd.grad(y, wanted, grad, create_graph=True))
-    return *(next(found) if is_needed else None for is_needed in needed), None, None, None
+class _Gradients(Function):
+    """The gradients of images, weight and bias, linear in the gradient of the convolution, the images and the weight."""
+
+    @staticmethod
+    def forward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, wants_x: bool) -> tuple[Tensor, ...]:
+        return gradients(grad, x, weight, *windows, wants_x, is_tied=False)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        *tensors, ctx.windows, ctx.wants_x = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *by: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            return *_composed_second_gradients(ctx, by), None, None
+        grad, x, weight = ctx.saved_tensors
+        by_images, by_weight, by_bias = by
+        by_grad, by_x, by_weight_ = second_gradients(
+            (by_images if ctx.wants_x else None, by_weight, by_bias), grad, x, weight, ctx.windows
+        )
+        return by_grad, by_x, by_weight_, None, None
+
+
+def _composed_second_gradients(ctx: Any, by: tuple[Tensor, ...]) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The derivatives of the gradients, composed of operations that have derivatives of any order."""
+    grad, x, weight = ctx.saved_tensors
+    by_images, by_weight, by_bias = by
+    total = _composed(x, by_weight, by_bias, ctx.windows)
+    if not ctx.wants_x:
+        return total, None, None
+    zero = torch.zeros_like(by_bias)
+    by_x, _, _ = apply(_Gradients, grad, x, by_weight, ctx.windows, True)
+    _, by_own_weight, _ = apply(_Gradients, grad, by_images, weight, ctx.windows, False)
+    return total + _composed(by_images, weight, zero, ctx.windows), by_x, by_own_weight

@@ -1,23 +1,24 @@
 """The convolution of many tasks' images and its gradients, as matrix products of a few tasks at a time.
 
-Columns (see `task_convolution`) then fit into the cache and are not kept for the backward pass. For the compiler these
-are opaque operators: it would turn their code into slow loops.
+Columns (see `task_convolution`) then fit into the cache and are not kept for the backward pass. Tasks with many pixels
+each go through torch's own convolution one after the other, which needs no columns. For the compiler these are opaque
+operators: it would turn their code into slow loops.
 """
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tasknorm.kernels.scratch import Columns, columns_of
 from tasknorm.kernels.windows import Sides, Windows
 
 CHUNK = 1 << 20  # largest size of the columns made at a time, in numbers
+MANY = 1 << 10  # output pixels of a task from which torch's own convolution is faster than products of columns
 
 
 def as_matrix(weight: Tensor) -> Tensor:
@@ -29,16 +30,22 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, str
     """Each task's images, of `(tasks n, in, h, w)`, convolved with its own weight, of `(tasks, out, in, *kernel)`."""
     windows = Windows(kernel, stride, padding)
     matrix = as_matrix(weight)
-    if _is_one(weight) and (bias is None or _is_one(bias)) and not _is_small(matrix):
+    one = _is_one(weight) and (bias is None or _is_one(bias))
+    if one and (len(weight) == 1 or not _is_small(matrix)):
         return _last(F.conv2d(x, weight[0], None if bias is None else bias[0], stride, padding))
     y = _new_images(x, weight, windows)
-    rows, by_task = _by_task(y, len(weight)), x.unflatten(0, (len(weight), -1))
-    for part in _parts(rows, matrix):
-        seen = _in_scratch(windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
+    if _is_many(y, weight):
+        biases = [None] * len(weight) if bias is None else list(bias)
+        for to, images, filters, own in zip(y.chunk(len(weight)), x.chunk(len(weight)), weight, biases, strict=True):
+            to.copy_(F.conv2d(images, filters, own, stride, padding))
+        return y
+    rows = _by_task(y, len(weight))
+    for tasks, images, columns in _parts(rows, matrix, x, windows):
+        seen, filters = _seen(columns, x[images], rows), matrix[tasks].mT
         if bias is None:
-            torch.bmm(seen, matrix[part].mT, out=rows[part])
+            torch.bmm(seen, filters, out=rows[tasks])
         else:
-            torch.baddbmm(bias[part].unsqueeze(1), seen, matrix[part].mT, out=rows[part])
+            torch.baddbmm(bias[tasks].unsqueeze(1), seen, filters, out=rows[tasks])
     return y
 
 
@@ -57,54 +64,112 @@ def gradients(
     The gradient of the images is empty unless `wants_x`.
     """
     windows = Windows(kernel, stride, padding)
-    grad_x = _grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
-    grad_bias = _by_task(grad, len(weight)).sum((0, 1) if is_tied else 1)
-    return grad_x, _grad_weight(grad, x, weight, windows, is_tied), grad_bias
-
-
-def _grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
-    if _is_one(weight):
-        return _last(_torchs_backward(grad, x, weight, windows, (True, False, False))[0])
-    matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
-    room = windows.room(x)
-    by_task = room.unflatten(0, (len(weight), -1))
-    for part in _parts(rows, matrix):
-        to = by_task[part].flatten(0, 1)
-        grad_columns = _scratch((*rows[part].shape[:2], matrix.shape[2]), grad.dtype)
-        torch.bmm(rows[part], matrix[part], out=grad_columns)
-        windows.images(grad_columns.view(len(to), *grad.shape[2:], *windows.kernel, -1), to)
-    return windows.inside(room)
-
-
-def _grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, is_tied: bool) -> Tensor:
+    grad_x = grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
     if is_tied:
-        return _last(_torchs_backward(grad, x, weight, windows, (False, True, False))[1])
+        by_weight = _last(_torchs_backward(grad, x, weight[0], windows, (False, True, False))[1])
+        return grad_x, by_weight, _by_task(grad, len(weight)).sum((0, 1))
+    return grad_x, grad_weight(grad, x, weight, windows), grad_bias(grad, weight)
+
+
+def grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
+    """The gradient of the images, like `x`."""
+    if _is_one(weight):
+        return _last(_torchs_backward(grad, x, weight[0], windows, (True, False, False))[0])
+    grad_x = _new_like(x)
+    if _is_many(grad, weight):
+        for to, *task in zip(*(images.chunk(len(weight)) for images in (grad_x, grad, x)), weight, strict=True):
+            to.copy_(_torchs_backward(*task, windows, (True, False, False))[0])
+        return grad_x
     matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
-    by_task = x.unflatten(0, (len(weight), -1))
+    for tasks, images, columns in _parts(rows, matrix, x, windows):
+        _write(columns, rows[tasks], matrix[tasks], grad_x[images])
+    return grad_x
+
+
+def grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
+    """The gradient of each task's weight, `(tasks, out, in, *kernel)`; the value of the weight does not matter."""
+    if len(weight) == 1:
+        return _last(_torchs_backward(grad, x, weight[0], windows, (False, True, False))[1]).unsqueeze(0)
+    matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
     grad_matrix = _new_grad_matrix(matrix)
-    for part in _parts(rows, matrix):
-        seen = _in_scratch(windows.columns(by_task[part].flatten(0, 1))).view(*rows[part].shape[:2], -1)
-        if _is_small(matrix):
-            torch.bmm(seen.mT, rows[part], out=grad_matrix[part].mT)
-        else:
-            torch.bmm(rows[part].mT, seen, out=grad_matrix[part])
+    if _is_many(grad, weight):
+        by_task = zip(_as_weight(grad_matrix, weight), *(i.chunk(len(weight)) for i in (grad, x)), weight, strict=True)
+        for to, *task in by_task:
+            to.copy_(_torchs_backward(*task, windows, (False, True, False))[1])
+        return _as_weight(grad_matrix, weight)
+    for tasks, images, columns in _parts(rows, matrix, x, windows):
+        _correlate(rows[tasks], _seen(columns, x[images], rows), grad_matrix[tasks])
     return _as_weight(grad_matrix, weight)
 
 
-def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
-    """Gradients of the images or of the weight, with all tasks' images as one batch.
+def grad_bias(grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of each task's bias, `(tasks, out)`."""
+    return _by_task(grad, len(weight)).sum(1)
 
-    For the gradient with respect to the weight, the value of the weight does not matter.
+
+def second_gradients(
+    by: tuple[Tensor | None, Tensor, Tensor], grad: Tensor, x: Tensor, weight: Tensor, windows: Windows
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The derivatives of `gradients`.
+
+    Args:
+        by: gradients of the three results of `gradients`; the first is None if there was no gradient of the images.
+        grad, x, weight, windows: what `gradients` was given.
+
+    Returns:
+        The gradients of `grad`, `x` and `weight`; the latter two are None if there was no gradient of the images.
     """
+    by_images, by_weight, by_bias = by
+    if by_images is None:
+        return convolved(x, by_weight, by_bias, *windows), None, None
+    if len(weight) == 1 or _is_many(grad, weight):
+        total = convolved(x, by_weight, by_bias, *windows).add_(convolved(by_images, weight, None, *windows))
+        return total, grad_images(grad, x, by_weight, windows), grad_weight(grad, by_images, weight, windows)
+    matrix, by_matrix = as_matrix(weight), as_matrix(by_weight)
+    total, grad_x, grad_matrix = _new_images(x, weight, windows), _new_like(x), _new_grad_matrix(matrix)
+    rows, to = _by_task(grad, len(weight)), _by_task(total, len(weight))
+    for tasks, images, columns in _parts(rows, matrix, x, windows):
+        seen = _seen(columns, by_images[images], rows)
+        _correlate(rows[tasks], seen, grad_matrix[tasks])
+        torch.baddbmm(by_bias[tasks].unsqueeze(1), seen, matrix[tasks].mT, out=to[tasks])
+        to[tasks].baddbmm_(_seen(columns, x[images], rows), by_matrix[tasks].mT)
+        _write(columns, rows[tasks], by_matrix[tasks], grad_x[images])
+    return total, grad_x, _as_weight(grad_matrix, weight)
+
+
+def _seen(columns: Columns, images: Tensor, rows: Tensor) -> Tensor:
+    """The columns of some tasks' images, `(tasks, rows of a task, height width in)`."""
+    return columns.read(images).view(-1, rows.shape[1], columns.matrix.shape[1])
+
+
+def _write(columns: Columns, rows: Tensor, matrix: Tensor, images: Tensor) -> None:
+    """Set the images to the gradient that the convolution's gradient `rows` has with respect to them."""
+    torch.bmm(rows, matrix, out=columns.matrix.view(*rows.shape[:2], -1))
+    columns.write(images)
+
+
+def _correlate(rows: Tensor, seen: Tensor, grad_matrix: Tensor) -> None:
+    """Set the matrix to the gradient that the convolution's gradient `rows` has with respect to the weight."""
+    if _is_small(grad_matrix):
+        torch.bmm(seen.mT, rows, out=grad_matrix.mT)
+    else:
+        torch.bmm(rows.mT, seen, out=grad_matrix)
+
+
+def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
+    """Gradients of the images or of the weight, `(out, in, *kernel)`, with all images as one batch."""
     _, stride, padding = windows
-    return torch.ops.aten.convolution_backward(
-        grad, x, weight[0], None, stride, padding, (1, 1), False, (0, 0), 1, mask
-    )
+    return torch.ops.aten.convolution_backward(grad, x, weight, None, stride, padding, (1, 1), False, (0, 0), 1, mask)
 
 
 def _is_one(weights: Tensor) -> bool:
     """Whether all tasks share one weight: their images are then one batch for torch's own convolution."""
-    return weights.stride(0) == 0
+    return weights.stride(0) == 0 or len(weights) == 1
+
+
+def _is_many(y: Tensor, weight: Tensor) -> bool:
+    """Whether each task's share of the convolution's output `y` has many pixels."""
+    return len(y) // len(weight) * y.shape[2] * y.shape[3] >= MANY
 
 
 def _is_small(matrix: Tensor) -> bool:
@@ -116,23 +181,6 @@ def _last(images: Tensor) -> Tensor:
     return images.contiguous(memory_format=torch.channels_last)
 
 
-_kept = threading.local()
-
-
-def _scratch(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Contiguous memory that is reused from call to call: allocating it takes longer than the work done in it."""
-    memory: dict[Any, Tensor] = _kept.__dict__
-    key, size = str(dtype), math.prod(shape)
-    if key not in memory or memory[key].numel() < size:
-        with torch.inference_mode(False):
-            memory[key] = torch.empty(max(CHUNK, size), dtype=dtype)
-    return memory[key][:size].view(shape)
-
-
-def _in_scratch(x: Tensor) -> Tensor:
-    return _scratch(x.shape, x.dtype).copy_(x)
-
-
 def _by_task(images: Tensor, tasks: int) -> Tensor:
     """`(tasks n, channels, height, width)` as `(tasks, n height width, channels)`."""
     return images.permute(0, 2, 3, 1).reshape(tasks, -1, images.shape[1])
@@ -140,6 +188,11 @@ def _by_task(images: Tensor, tasks: int) -> Tensor:
 
 def _new_images(x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
     return x.new_empty(len(x), *windows.output_size(x), weight.shape[1]).permute(0, 3, 1, 2)
+
+
+def _new_like(x: Tensor) -> Tensor:
+    count, channels, *sides = x.shape
+    return x.new_empty(count, *sides, channels).permute(0, 3, 1, 2)
 
 
 def _new_grad_matrix(matrix: Tensor) -> Tensor:
@@ -152,12 +205,19 @@ def _as_weight(matrix: Tensor, weight: Tensor) -> Tensor:
     return matrix.view(tasks, out, *kernel, channels).permute(0, 1, 4, 2, 3)
 
 
-def _parts(rows: Tensor, matrix: Tensor) -> Iterator[slice]:
-    """Slices of the tasks, each small enough for its columns and their products to fit into the cache."""
-    parts = -(-len(rows) * rows.shape[1] * max(matrix.shape[1:]) // CHUNK)
-    step = -(-len(rows) // parts)
-    for start in range(0, len(rows), step):
-        yield slice(start, min(start + step, len(rows)))
+def _parts(rows: Tensor, matrix: Tensor, x: Tensor, windows: Windows) -> Iterator[tuple[Any, Any, Columns]]:
+    """Slices of the tasks, and of their images, each small enough for its columns and products to fit into the cache.
+
+    If one slice is enough, it is `...`, which takes torch less time than a slice.
+    """
+    tasks, images, (channels, *sides) = len(rows), len(x) // len(rows), x.shape[1:]
+    parts = -(-tasks * rows.shape[1] * max(matrix.shape[1:]) // CHUNK)
+    step = -(-tasks // parts)
+    for start in range(0, tasks, step):
+        end = min(start + step, tasks)
+        columns = columns_of(((end - start) * images, channels, *sides), windows, x.dtype)
+        whole = parts == 1
+        yield ... if whole else slice(start, end), ... if whole else slice(start * images, end * images), columns
 
 
 _LIBRARY = torch.library.Library("tasknorm", "FRAGMENT")
@@ -187,12 +247,10 @@ def _fake_backward(
     wants_x: bool,
     is_tied: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    windows = Windows(kernel, stride, padding)
     matrix = as_matrix(weight)
     one_weight = torch.empty_like(weight[0], memory_format=torch.channels_last)
-    grad_x = _last(torch.empty_like(x)) if _is_one(weight) else windows.inside(windows.room(x))
     return (
-        grad_x if wants_x else x.new_empty(0),
+        _new_like(x) if wants_x else x.new_empty(0),
         one_weight if is_tied else _as_weight(_new_grad_matrix(matrix), weight),
         grad.new_empty(matrix.shape[1:2] if is_tied else matrix.shape[:2]),
     )

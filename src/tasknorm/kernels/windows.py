@@ -27,16 +27,23 @@ class Windows(NamedTuple):
 
     def output_size(self, x: Tensor) -> tuple[int, int]:
         """Height and width of the convolution of images `(N, C, height, width)`."""
+        return self.output_sides(x.shape[-2:])
+
+    def output_sides(self, sides: Sides) -> tuple[int, int]:
+        """Height and width of the convolution of images of this height and width."""
         height, width = (
             (side + 2 * padding - kernel) // stride + 1
-            for side, kernel, stride, padding in zip(x.shape[-2:], *self, strict=True)
+            for side, kernel, stride, padding in zip(sides, *self, strict=True)
         )
         return height, width
 
     def columns(self, x: Tensor) -> Tensor:
         """The pixels in each window of images `(N, C, h, w)`: `(N, height, width, kernel, kernel, C)`, a view."""
         top, left = self.padding
-        padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, left, left, top, top))
+        return self.of_padded(F.pad(x.permute(0, 2, 3, 1), (0, 0, left, left, top, top)))
+
+    def of_padded(self, padded: Tensor) -> Tensor:
+        """The pixels in each window of padded images `(N, h + 2 padding, w + 2 padding, C)`, as `columns`: a view."""
         for axis in (0, 1):
             padded = padded.unfold(1 + axis, self.kernel[axis], self.stride[axis])
         return padded.permute(0, 1, 2, 4, 5, 3)
@@ -51,17 +58,38 @@ class Windows(NamedTuple):
         Returns:
             The images `(N, C, h, w)`, a view of `padded`.
         """
+        for rest in self.never_copied_to(padded, columns):
+            rest.zero_()
+        for place, pixels, is_first in self.places(columns, padded):
+            (place.copy_ if is_first else place.add_)(pixels)
+        return self.inside(padded)
+
+    def places(self, columns: Tensor, padded: Tensor) -> list[tuple[Tensor, Tensor, bool]]:
+        """For each pixel of the kernel, the places in `padded` that it sees, and its pixels in `columns`: views.
+
+        The first of the places do not overlap: pixels can be copied to them, which need not be zeros.
+        """
         (height, width), (down, across) = columns.shape[1:3], self.stride
-        tiled = self.kernel[0] >= down and self.kernel[1] >= across
-        padded[:, down * height if tiled else 0 :].zero_()
-        padded[:, :, across * width if tiled else 0 :].zero_()
+        found = []
         for row in range(self.kernel[0]):
             for column in range(self.kernel[1]):
                 place = padded[:, row:, column:][:, : down * height : down, : across * width : across]
-                # The first windows written do not overlap, so they are copied and need no zeros to be added to.
-                write = place.copy_ if tiled and row < down and column < across else place.add_
-                write(columns[:, :, :, row, column])
-        return self.inside(padded)
+                is_first = self._is_tiled and row < down and column < across
+                found.append((place, columns[:, :, :, row, column], is_first))
+        return found
+
+    def never_copied_to(self, padded: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Views of the parts of `padded` that are not among the first of its `places`."""
+        (height, width), (down, across) = columns.shape[1:3], self.stride
+        return (
+            padded[:, down * height if self._is_tiled else 0 :],
+            padded[:, :, across * width if self._is_tiled else 0 :],
+        )
+
+    @property
+    def _is_tiled(self) -> bool:
+        """Whether the kernel leaves out no pixel between its places."""
+        return self.kernel[0] >= self.stride[0] and self.kernel[1] >= self.stride[1]
 
     def inside(self, padded: Tensor) -> Tensor:
         """Padded images `(N, height, width, C)` as images `(N, C, h, w)`: a view."""

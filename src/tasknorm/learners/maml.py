@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn import functional as F
 
 from tasknorm.episode import Episode
-from tasknorm.kernels import TaskLayer, as_adapted, images_channels_last, is_channels_last, weight_channels_last
 from tasknorm.learners.asked import Asked, Values
+from tasknorm.learners.classifier_loop import ClassifierLoop, check_classifier
+from tasknorm.learners.inner_loop import InnerLoop
 from tasknorm.learners.learner import Learner, Outcome, OwnSettings
 from tasknorm.learners.predictor import Predictor
+from tasknorm.learners.step_norms import State, StepNorms, later_norms
 from tasknorm.learners.tasks import Tasks, check_images, check_way, given_context, groups
 from tasknorm.nets import NormMaker
-from tasknorm.norms import RUNNING, Norm, RunningMean
-from tasknorm.phase import context, contexts, joint
-
-State = dict[str, Tensor]  # tensors of the net by name
+from tasknorm.norms import RunningMean
+from tasknorm.phase import context
 
 PAPER: Values = {"affine": "offset", "eps": 1e-3, "first_order": True, "test_steps": 10, "validate_every": 500}
 ON_CHARACTERS: Values = {"net": "maml-omniglot", "meta_batch": 32, "inner_lr": 0.4, "inner_steps": 1}
@@ -54,6 +51,12 @@ class MAMLSettings(OwnSettings):
     at_once: int | None = Field(
         None, ge=1, description="MAML: largest number of tasks that run together; fewer need less memory."
     )
+    anil: bool | None = Field(
+        None, description="MAML: adapt the classifier alone, on features computed once for each task (ANIL)."
+    )
+    step_norms: bool | None = Field(
+        None, description="MAML: give each inner step norms of its own: moments, offset, scale and alpha (MAML++)."
+    )
 
 
 class MAML(Learner):
@@ -78,7 +81,13 @@ class MAML(Learner):
         inner_steps: number of inner steps at meta-train.
         test_steps: number of inner steps at meta-test; `inner_steps` by default.
         first_order: treat the inner gradients as constants in the outer loop, as the TaskNorm paper does.
-        at_once: largest number of tasks that run together; fewer need less memory.
+        at_once: largest number of tasks that run together; fewer need less memory. In second order, targets pass one
+            task at a time all the same, and the memory that `learn` needs grows by the inner loop's graph alone.
+        anil: adapt the net's module `classifier` alone (ANIL, Raghu et al., 2020). All else in the net sees a task
+            once, so that further steps cost next to nothing.
+        step_norms: give each inner step norms of its own, which begin as copies of the net's: running moments, offset,
+            scale and alpha (MAML++, Antoniou et al., 2019, "How to train your MAML"). As in its authors' code, the
+            targets pass through the norms of the last step. Steps beyond `inner_steps` have those of the last.
         compiled: compile the net's passes (first order only); takes a minute at the start.
 
     >>> from tasknorm import NORMS, nets
@@ -102,6 +111,8 @@ class MAML(Learner):
         test_steps: int | None = None,
         first_order: bool = True,
         at_once: int | None = None,
+        anil: bool = False,
+        step_norms: bool = False,
         compiled: bool = False,
     ) -> None:
         super().__init__()
@@ -110,12 +121,20 @@ class MAML(Learner):
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if compiled and not first_order:
             raise ValueError("compiled=True needs first_order=True: torch's compiler has no second derivatives")
+        if anil and step_norms:
+            raise ValueError("anil=True contradicts step_norms=True: its norms see each task once; leave one out")
+        if anil and compiled:
+            raise ValueError("anil=True contradicts compiled=True: a hook takes the features; leave one out")
+        if anil:
+            check_classifier(net)
         self.net = net
         self.inner_lr = inner_lr
         self.inner_steps = inner_steps
         self.test_steps = inner_steps if test_steps is None else test_steps
         self.first_order = first_order
         self.at_once = at_once
+        self.anil = anil
+        self.later_norms = later_norms(net, inner_steps if step_norms else 1)
         self.compiled = compiled
 
     @property
@@ -126,8 +145,10 @@ class MAML(Learner):
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets after the last inner step, `(target, way)`."""
         (tasks,) = groups([episode])
-        mean = RunningMean(self._running(), 1)
-        logits, running = self._learn(tasks)
+        self._check(tasks)
+        loop = self._loop
+        mean, running = _Running(loop, 1), loop.norms.all_running()
+        logits = loop.logits(tasks, self._steps(), running)
         mean.add(running, 1)
         mean.write()
         return logits[0]
@@ -136,11 +157,14 @@ class MAML(Learner):
         """Losses and logits of a meta-batch (see `Learner`)."""
         losses: list[Tensor] = []
         logits: list[Tensor] = []
-        mean = RunningMean(self._running(), len(episodes))
+        loop = self._loop
+        mean = _Running(loop, len(episodes))
         for tasks in groups(episodes, self._at_once()):
-            scores, running = self._learn(tasks)
-            losses.append(tasks.cross_entropy(scores).sum(1) / tasks.shot)
-            logits.extend(scores.detach())
+            self._check(tasks)
+            running = loop.norms.all_running()
+            found, scores = loop.losses(tasks, self._steps(), running)
+            losses.append(found)
+            logits.extend(scores)
             mean.add(running, tasks.count)
         mean.write()
         return Outcome(torch.cat(losses), logits)
@@ -159,13 +183,8 @@ class MAML(Learner):
         logits: list[Tensor] = []
         for tasks in groups(episodes, self._at_once()):
             self._check(tasks)
-            weights = self._initial_weights(tasks.count)
-            sets = tasks.target_sets(sizes or [tasks.target_y.shape[1]])
-            passes = [
-                torch.cat([self._targets(one, adapted, self._running()) for one in sets], 1)
-                for adapted in self._descent(tasks.context_x, tasks.context_y, weights, steps or self.test_steps)
-            ]
-            logits.extend(torch.stack(passes, 1))
+            arriving = sizes or [tasks.target_y.shape[1]]
+            logits.extend(self._loop.step_logits(tasks, steps or self.test_steps, arriving))
         return logits
 
     def step_logits(self, episodes: Sequence[Episode], sizes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
@@ -184,10 +203,8 @@ class MAML(Learner):
         context_x, context_y, way = given_context(self.net, context_x, context_y)
         check_way(self.net, way)
         learner = copy.deepcopy(self).eval()
-        *_, weights = learner._descent(
-            context_x[None], context_y[None], learner._initial_weights(1), learner.test_steps
-        )
-        learner.net.load_state_dict(weights, strict=False)
+        adapted = learner._loop.adapted(context_x, context_y, learner.test_steps)
+        learner.net.load_state_dict(adapted, strict=False)
         with context(learner.net):
             learner.net(context_x)
         return Predictor(learner.net)
@@ -226,95 +243,22 @@ class MAML(Learner):
             yield "recompute", "learner=maml, whose weights change within a task (to save memory, lower at_once)"
         if settings.compile and not settings.own.first_order:
             yield "compile", "first_order=False"
+        if settings.own.anil and settings.compile:
+            yield "compile", "anil=True"
+        if settings.own.anil and settings.own.step_norms:
+            yield "step_norms", "anil=True, whose norms see each task once"
 
-    def _learn(self, tasks: Tasks) -> tuple[Tensor, State]:
-        """Logits `(tasks, target, way)` after the last step, and the updated running moments."""
-        self._check(tasks)
-        running = self._running()
-        steps = self.inner_steps if self.training else self.test_steps
-        tied = self.first_order and tasks.count > 1
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not tied):
-            *_, weights = self._descent(
-                tasks.context_x, tasks.context_y, self._initial_weights(tasks.count), steps, running
-            )
-        if tied:
-            weights = as_adapted(weights)
-        return self._targets(tasks, weights, running), running
+    @property
+    def _loop(self) -> InnerLoop:
+        kind = ClassifierLoop if self.anil else InnerLoop
+        norms = StepNorms(self.net, self.later_norms)
+        return kind(self.net, self.inner_lr, first_order=self.first_order, compiled=self.compiled, norms=norms)
 
-    def _descent(
-        self, x: Tensor, y: Tensor, weights: State, steps: int, running: State | None = None
-    ) -> Iterator[State]:
-        """The weights after each inner step; the first step's context pass updates `running`."""
-        tasks, size = y.shape
-        x, y = _normal(x.flatten(0, 1)), _normal(y.flatten())
-        outer = torch.is_grad_enabled()
-        higher = outer and not self.first_order
-        before = self._running()
-        shot = size / (int(y.max()) + 1)
-        for step in range(steps):
-            moments = running if step == 0 and running is not None else dict(before)
-            with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks):
-                at = weights if higher else {name: w.detach().requires_grad_() for name, w in weights.items()}
-                logits = self._pass(at, moments, x, outer=higher)
-                loss = F.cross_entropy(logits, y, reduction="sum") / shot
-                gradients = torch.autograd.grad(loss, list(at.values()), create_graph=higher)
-            with torch.inference_mode(False), torch.set_grad_enabled(outer):
-                weights = {
-                    name: torch.sub(w, gradient, alpha=self.inner_lr)
-                    for (name, w), gradient in zip(weights.items(), gradients, strict=True)
-                }
-            yield weights
-
-    def _targets(self, tasks: Tasks, weights: State, running: State) -> Tensor:
-        """Logits `(tasks, target, way)` at adapted weights; if no norm needs the context, `running` is updated."""
-        if any(norm.needs_context for norm in self._norms().values()):
-            images = torch.cat((tasks.context_x, tasks.target_x), 1)
-            with joint(self.net, tasks.context_size, tasks.count):
-                logits = self._pass(weights, self._running(), images.flatten(0, 1))
-        else:
-            with contexts(self.net, tasks.count):  # normalises the targets as a set of their own
-                logits = self._pass(weights, running, tasks.target_x.flatten(0, 1))
-        return logits.view(tasks.count, -1, logits.shape[-1])[:, -tasks.target_y.shape[1] :]
-
-    def _pass(self, weights: State, running: State, x: Tensor, *, outer: bool = True) -> Tensor:
-        """The net's logits at these weights; `running` is updated in place."""
-        for name in running:
-            running[name] = running[name].clone()
-        parameters = {} if outer else {name: p.detach() for name, p in self.net.named_parameters()}
-        if any(map(is_channels_last, weights.values())):
-            x = images_channels_last(x)
-        call: Any = _compiled_call() if self.compiled else functional_call
-        logits: Tensor = call(self.net, parameters | weights | running, (x,))
-        return logits
-
-    def _norms(self) -> dict[str, Norm]:
-        return {name: module for name, module in self.net.named_modules() if isinstance(module, Norm)}
-
-    def _initial_weights(self, tasks: int) -> State:
-        """The weights that the inner loop adapts, with a task axis if there are several tasks."""
-        kept = {id(parameter) for norm in self._norms().values() for parameter in norm.parameters()}
-        weights: State = {name: p for name, p in self.net.named_parameters() if id(p) not in kept and p.requires_grad}
-        if self._runs_together():
-            weights = {name: weight_channels_last(weight) for name, weight in weights.items()}
-        if tasks == 1:
-            return weights
-        return {name: weight.expand(tasks, *weight.shape) for name, weight in weights.items()}
-
-    def _running(self) -> State:
-        """The norms' running moments at meta-train, by their names in the net."""
-        if not self.training:
-            return {}
-        moving = {name: norm for name, norm in self._norms().items() if norm.tracks}
-        return {f"{name}.{kind}": getattr(norm, kind) for name, norm in moving.items() for kind in RUNNING}
-
-    def _runs_together(self) -> bool:
-        return all(
-            isinstance(module, (*TaskLayer, Norm)) or not list(module.parameters(recurse=False))
-            for module in self.net.modules()
-        )
+    def _steps(self) -> int:
+        return self.inner_steps if self.training else self.test_steps
 
     def _at_once(self) -> int | None:
-        return self.at_once if self._runs_together() else 1
+        return self.at_once if self._loop.runs_together else 1
 
     def _check(self, tasks: Tasks) -> None:
         check_way(self.net, tasks.way)
@@ -322,12 +266,21 @@ class MAML(Learner):
         check_images(self.net, tasks.target_x.flatten(0, 1))
 
 
-def _normal(x: Tensor) -> Tensor:
-    """The same values as a tensor that autograd accepts, even if it was made in inference mode."""
-    with torch.inference_mode(False):
-        return x.clone() if x.is_inference() else x
+class _Running:
+    """The running moments of all steps' norms, whose mean over the tasks of a meta-batch is kept."""
+
+    def __init__(self, loop: InnerLoop, tasks: int) -> None:
+        self._loop = loop
+        self._mean = RunningMean(_flat(loop.norms.all_running()), tasks)
+
+    def add(self, states: Sequence[State], count: int) -> None:
+        """Add what some tasks made of the moments."""
+        self._mean.add(_flat(states), count)
+
+    def write(self) -> None:
+        """Set the moments to their mean."""
+        self._mean.write()
 
 
-@cache
-def _compiled_call() -> Any:
-    return torch.compile(functional_call, dynamic=False)
+def _flat(states: Sequence[State]) -> State:
+    return {f"{step}.{name}": tensor for step, state in enumerate(states) for name, tensor in state.items()}

@@ -54,6 +54,11 @@ class Tasks:
         """All images in the order of a joint pass: for each task its context, then its targets."""
         return torch.cat((self.context_x, self.target_x), 1).flatten(0, 1)
 
+    def each(self) -> list[Tasks]:
+        """The tasks, one at a time."""
+        names = ("context_x", "context_y", "target_x", "target_y")
+        return [replace(self, **{n: getattr(self, n)[task : task + 1] for n in names}) for task in range(self.count)]
+
     def target_sets(self, sizes: Sequence[int]) -> list[Tasks]:
         """The same tasks with their targets split into consecutive groups of these sizes."""
         pairs = zip(self.target_x.split(list(sizes), 1), self.target_y.split(list(sizes), 1), strict=True)
@@ -63,6 +68,10 @@ class Tasks:
         """Cross-entropy of each target, `(tasks, target)`, for logits `(tasks, target, way)`."""
         losses = F.cross_entropy(logits.flatten(0, 1), self.target_y.flatten(), reduction="none")
         return losses.view_as(self.target_y)
+
+    def losses(self, logits: Tensor) -> Tensor:
+        """The loss of each task in MAML, `(tasks,)`: the sum of its targets' cross-entropy, divided by the shot."""
+        return self.cross_entropy(logits).sum(1) / self.shot
 
 
 def groups(episodes: Sequence[Episode], at_once: int | None = None) -> Iterator[Tasks]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, NoReturn
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import at_least_float, is_traced, scale_shift, snapshot
+from tasknorm.kernels import at_least_float, can_standardise, is_traced, scale_shift, snapshot, standardised
 from tasknorm.moments import Moments, unbiased
 from tasknorm.norms.activations import Activations, Batch, Remembered
 from tasknorm.norms.refusals import (
@@ -146,6 +146,19 @@ class Norm(nn.Module):
         shift = scale.new_zeros(1) if self.bias is None else self.bias.to(scale.dtype)
         normalised = scale_shift(a.a, mean, scale, shift)
         return normalised.squeeze(-1) if x.ndim == 2 else normalised
+
+    def by_own_sets(self, x: Tensor) -> tuple[Tensor, Batch] | None:
+        """`x` with each set in it, `(sets n, C, h, w)`, normalised with its own moments, and the moments.
+
+        Faster than the same by `moments`, with two derivatives in closed form. None where that is not to be had: in a
+        joint pass, with unbiased variances or a learned gamma, and for what `can_standardise` refuses.
+        """
+        sets = 1 if self.phase is None else self.phase.tasks
+        one_of_each = self.phase is None or self.phase.kind != "joint"
+        if not one_of_each or self.unbiased or self.weight is not None or not can_standardise(x, sets):
+            return None
+        y, moments = standardised(x, self.bias, sets, self.eps)
+        return y, Batch(moments, x.numel() // (sets * x.shape[1]))
 
     def to_remember(self, a: Activations, moments: Moments) -> Moments:
         """What the target phase will need of this context; `moments` are those that normalised it."""

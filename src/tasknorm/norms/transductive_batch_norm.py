@@ -34,9 +34,10 @@ class TBN(Norm):
         return a.own
 
     def normalised(self, x: Tensor) -> Tensor:
-        if not self._is_torchs(x):
-            return super().normalised(x)
-        return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        if self._is_torchs(x):
+            return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
+        found = self.by_own_sets(x)
+        return super().normalised(x) if found is None else found[0]
 
     def _is_torchs(self, x: Tensor) -> bool:
         """Whether torch's own batch norm does the same: one set of more than one number a channel, of floats."""
