@@ -104,7 +104,7 @@ class _Convolution(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, bias, adapted_weight, _ = ctx.saved_tensors
+        x, weight, _, adapted_weight, _ = ctx.saved_tensors
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         compiling = torch.compiler.is_compiling()
         is_tied = adapted_weight is not None
@@ -128,7 +128,7 @@ class _Convolution(Function):
 
 
 class _Gradients(Function):
-    """The gradients of images, weight and bias, linear in the gradient of the convolution, the images and the weight."""
+    """The gradients of images, weight and bias, as functions of the convolution's gradient, images and weight."""
 
     @staticmethod
     def forward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, wants_x: bool) -> tuple[Tensor, ...]:
