@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from tasknorm.cli.exit_codes import errors
-from tasknorm.compare import COMPARED, COMPARED_TUNED, SEEDS, SHOT_TUNED
+from tasknorm.compare import COMPARED, COMPARED_TUNED, SEEDS, SHOT_TUNED, VARIANTS
 from tasknorm.compare import compare as compare_norms
 from tasknorm.learners import LEARNERS
 from tasknorm.report import Comparison, write_page
@@ -23,7 +23,8 @@ def compare(
     learner: Annotated[
         str | None,
         typer.Option(
-            help=f"Learners to train, separated by commas: {', '.join(LEARNERS)}. Default: maml; protonets with --net."
+            help=f"Learners to train, separated by commas: {', '.join((*LEARNERS, *VARIANTS))}. "
+            "Default: maml; protonets with --net."
         ),
     ] = None,
     source: Annotated[

@@ -43,6 +43,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "cnaps": {"iterations": 100, "meta_batch": 4},
     "ncm": {},
 }
+# Variants of learners that can be compared by a name of their own: the learner, and what makes the variant.
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anil": ("maml", {"anil": True, "inner_steps": 5, "test_steps": 5}),
+    "maml-step-norms": ("maml", {"step_norms": True, "inner_steps": 3}),
+}
 ON_PHOTOS: dict[str, dict[str, Any]] = {
     "maml": {"learning_rate": 0.001, "meta_batch": 4, "image_size": 32},
     "protonets": {"image_size": 32},
@@ -61,14 +66,21 @@ def is_tuned(question: Mapping[str, Any]) -> bool:
     return is_backbone(str(question.get("net") or ""))
 
 
+def kind_of(learner: str) -> type[Learner] | None:
+    """The class of a learner, or of the learner that a variant is of; None if the name is unknown."""
+    return LEARNERS.get(VARIANTS.get(learner, (learner,))[0])
+
+
 def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
     """The settings of one training.
 
     Args:
-        question: what was asked for: learner, source, way, shot, seed, fold, ...; it wins over the preset.
+        question: what was asked for: learner or variant, source, way, shot, seed, fold, ...; it wins over the preset.
         norm: label of the norm.
     """
-    learner = LEARNERS.get(question["learner"])
+    name, variant = VARIANTS.get(question["learner"], (question["learner"], {}))
+    question = dict(question) | {"learner": name}
+    learner = LEARNERS.get(name)
     asked = {key: value for key, value in question.items() if value is not None}
     if is_tuned(question):
         return _tuning(asked, norm)
@@ -78,6 +90,7 @@ def settings_of(question: Mapping[str, Any], norm: str) -> Settings:
         common |= PRESETS.get(question["learner"], {})
         if not all(source in CHARACTERS for source in str(asked.get("source", "glyphs")).split(",")):
             common |= ON_PHOTOS.get(question["learner"], {})
+        common |= variant
     if learner is not None and learner.meta_trained:
         iterations = int(asked.get("iterations") or common["iterations"] or 0)
         common |= {"validate_every": max(1, iterations // VALIDATIONS)}

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasknorm.compare.presets import is_tuned, pretraining_of, settings_of
+from tasknorm.compare.presets import is_tuned, kind_of, pretraining_of, settings_of
 from tasknorm.data import Split, large_enough
 from tasknorm.errors import DataError, SettingsError
 from tasknorm.grid import GridRun
-from tasknorm.learners import LEARNERS
 from tasknorm.norms import NORMS
 from tasknorm.runs import opened_once, sampler_of
 from tasknorm.settings import SHARED, Settings, meant
@@ -63,7 +62,7 @@ class Plan:
         """The settings of a training."""
         question = dict(self.question) | {"learner": learner}
         question |= {"seed": self._seed(number), "test_seed": self._seed(number)}
-        kind = LEARNERS.get(learner)
+        kind = kind_of(learner)
         if kind is not None and not kind.meta_trained:
             question.pop("iterations", None)
         if self.folds:
@@ -83,7 +82,8 @@ class Plan:
     def _runs(self, learner: str, number: int) -> Iterator[GridRun]:
         every = [self.settings(learner, norm, number) for norm in self.trained]
         needs: tuple[str, ...] = ()
-        made = LEARNERS[learner].wants_pretrained and not is_tuned(self.question)
+        kind = kind_of(learner)
+        made = kind is not None and kind.wants_pretrained and not is_tuned(self.question)
         if made and self.question.get("pretrained") is None:
             needs = (f"{self.name(number)}/{learner}-{PRETRAINING}",)
             yield GridRun(needs[0], pretraining_of(every[0]))

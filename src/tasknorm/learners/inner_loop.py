@@ -54,25 +54,48 @@ class InnerLoop:
         return self.target_logits(tasks, weights, running, steps - 1)
 
     def losses(self, tasks: Tasks, steps: int, running: Sequence[State]) -> tuple[Tensor, Tensor]:
-        """Losses `(tasks,)` and, without gradient, logits `(tasks, target, way)`; as `logits`, with less memory."""
+        """Losses `(tasks,)` and, without gradient, logits `(tasks, target, way)`.
+
+        In second order the gradients are computed at once, those of the targets one task at a time: what stays in
+        memory is neither the graph of these tasks nor that of their targets.
+        """
         if self.first_order or not torch.is_grad_enabled():
             logits = self.logits(tasks, steps, running)
             return tasks.losses(logits), logits.detach()
+        outer = [*self.net.parameters(), *(p for step in range(steps) for p in self.norms.parameters(step).values())]
+        learned = list({id(p): p for p in outer if p.requires_grad}.values())
+        before = [{name: tensor.clone() for name, tensor in state.items()} for state in running]
+        moved: list[list[State]] = []
+
+        def compute() -> tuple[Tensor, Tensor]:
+            moved.append([dict(state) for state in before])
+            with self.norms.restored():
+                return self._second_order(tasks, steps, moved[-1])
+
+        found = losses_now(compute, learned)
+        for state, new in zip(running, moved[0], strict=True):
+            state.update(new)
+        return found
+
+    def _second_order(self, tasks: Tasks, steps: int, running: Sequence[State]) -> tuple[Tensor, Tensor]:
         *_, weights = self.descent(tasks.context_x, tasks.context_y, self.initial_weights(tasks.count), steps, running)
-        outer = self.norms.parameters(steps - 1)
-        mean = RunningMean(self.norms.of(running, steps - 1), tasks.count)
+        outer = list(self.norms.parameters(steps - 1).values())
+        last = self.norms.of(running, steps - 1)
+        mean = RunningMean(last, tasks.count)
         found = []
         for one, own in zip(tasks.each(), _each(weights, tasks.count, self.runs_together), strict=True):
             moved = [dict(state) for state in running]
+            at = {name: weight.detach().requires_grad_() for name, weight in own.items()}
 
-            def loss(given: State, one: Tasks = one, moved: Sequence[State] = moved) -> tuple[Tensor, Tensor]:
-                logits = self.target_logits(one, given, moved, steps - 1)
-                return one.losses(logits).sum(), logits
+            def compute(one: Tasks = one, at: State = at, moved: list[State] = moved) -> tuple[Tensor, Tensor]:
+                logits = self.target_logits(one, at, moved, steps - 1)
+                return one.losses(logits), logits
 
-            found.append(losses_now(loss, own | outer))
+            found.append(losses_now(compute, [*own.values(), *outer], [*at.values(), *outer]))
             mean.add(self.norms.of(moved, steps - 1), 1)
         mean.write()
-        return torch.stack([loss for loss, _ in found]), torch.cat([logits for _, logits in found])
+        losses, logits = zip(*found, strict=True)
+        return torch.cat(losses), torch.cat(logits)
 
     def step_logits(self, tasks: Tasks, steps: int, sizes: Sequence[int]) -> Tensor:
         """Logits after each step, `(tasks, steps, target, way)`, of targets that arrive in groups of these sizes."""

@@ -195,6 +195,11 @@ class Learner(nn.Module):
         return cls(net, **own)
 
     @classmethod
+    def title(cls, own: Any) -> str:
+        """The learner's name with these own settings, as papers print it: another than `label` if it is a variant."""
+        return cls.label
+
+    @classmethod
     def net_options(cls, settings: Any) -> dict[str, Any]:
         """Keyword arguments of the net, in addition to its norm, image shape and filters."""
         return {}

@@ -1,8 +1,8 @@
-"""A loss whose gradient is computed with it, so that what the gradient needs is freed before the next loss."""
+"""Losses whose gradients are computed with them, so that what these need is freed before the next losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,40 +10,56 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-State = dict[str, Tensor]
-Loss = Callable[[State], tuple[Tensor, Tensor]]
+Compute = Callable[[], tuple[Tensor, Tensor]]
 
 
-def losses_now(loss: Loss, inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """`loss(inputs)`, with the gradients of all inputs in place of its graph.
+def losses_now(
+    compute: Compute, inputs: Sequence[Tensor], leaves: Sequence[Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """The losses that `compute` returns, with the gradients of their sum in place of their graph.
 
-    A graph of many targets needs more memory than the gradients; of many tasks, one graph is there at a time.
+    Of many such calls, one graph is there at a time. If a backward pass does not weigh all losses alike, `compute` is
+    called again in it; it must then return the same.
 
     Args:
-        loss: from these tensors to a loss, one number, and to a result without gradient.
-        inputs: all tensors that the loss may have gradients for, by name.
+        compute: returns losses `(tasks,)`, and a result that needs no gradient.
+        inputs: all tensors that the losses may have gradients for.
+        leaves: the tensors that `compute` uses in their place; the inputs themselves if they depend on nothing.
 
     Returns:
-        The loss, which can be differentiated once, and the result.
+        The losses, which can be differentiated once, and the result.
     """
-    value, result = _LossNow.apply(loss, tuple(inputs), *inputs.values())
-    return value, result
+    losses, result = _LossesNow.apply(compute, leaves or inputs, *inputs)
+    return losses, result
 
 
-class _LossNow(Function):
+class _LossesNow(Function):
     @staticmethod
-    def forward(ctx: Any, loss: Loss, names: tuple[str, ...], *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            given = [tensor.detach().requires_grad_() for tensor in inputs]
-            value, result = loss(dict(zip(names, given, strict=True)))
-            gradients = torch.autograd.grad(value, given, allow_unused=True)
+    def forward(ctx: Any, compute: Compute, leaves: Sequence[Tensor], *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        losses, result, gradients = _computed(compute, leaves, None)
+        if len(losses) > 1:
+            ctx.again = compute, leaves
         ctx.save_for_backward(*gradients)
-        result = result.detach()
         ctx.mark_non_differentiable(result)
-        return value.detach(), result
+        return losses, result
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Any:
-        scaled = (None if gradient is None else gradient * grad for gradient in ctx.saved_tensors)
-        return None, None, *scaled
+        if bool((grad == grad[0]).all()):
+            gradients = (None if g is None else g * grad[0] for g in ctx.saved_tensors)
+        else:
+            gradients = _computed(*ctx.again, grad)[2]
+        return None, None, *gradients
+
+
+def _computed(
+    compute: Compute, inputs: Sequence[Tensor], weights: Tensor | None
+) -> tuple[Tensor, Tensor, Sequence[Tensor | None]]:
+    """Losses and result without their graph, and the gradients of the sum of the losses, weighted if that is asked."""
+    with torch.enable_grad():
+        losses, result = compute()
+        gradients = torch.autograd.grad(
+            losses, inputs, torch.ones_like(losses) if weights is None else weights, allow_unused=True
+        )
+    return losses.detach(), result.detach(), gradients

@@ -81,8 +81,8 @@ class MAML(Learner):
         inner_steps: number of inner steps at meta-train.
         test_steps: number of inner steps at meta-test; `inner_steps` by default.
         first_order: treat the inner gradients as constants in the outer loop, as the TaskNorm paper does.
-        at_once: largest number of tasks that run together; fewer need less memory. In second order, targets pass one
-            task at a time all the same, and the memory that `learn` needs grows by the inner loop's graph alone.
+        at_once: largest number of tasks that run together; fewer need less memory. In second order, `learn` computes
+            the gradients of so many tasks at once, and keeps no graph of them.
         anil: adapt the net's module `classifier` alone (ANIL, Raghu et al., 2020). All else in the net sees a task
             once, so that further steps cost next to nothing.
         step_norms: give each inner step norms of its own, which begin as copies of the net's: running moments, offset,
@@ -213,6 +213,11 @@ class MAML(Learner):
     def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:
         """The learner of a run (see `Learner`)."""
         return cls(net, compiled=compiled, **own)
+
+    @classmethod
+    def title(cls, own: Any) -> str:
+        """The name of the algorithm: two options make another one of it."""
+        return "ANIL" if own.anil else "MAML with step norms" if own.step_norms else cls.label
 
     @classmethod
     def net_options(cls, settings: Any) -> dict[str, Any]:

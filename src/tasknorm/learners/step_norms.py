@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from torch import Tensor, nn
@@ -80,6 +81,17 @@ class StepNorms:
     def all_running(self) -> list[State]:
         """The running moments of all steps with norms of their own."""
         return [self.running(step) for step in range(len(self._steps))]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Passes inside may be those of a backward pass: their phase and running moments are those of the first time."""
+        for _, norm in self._own:
+            norm.restored = True
+        try:
+            yield
+        finally:
+            for _, norm in self._own:
+                norm.restored = False
 
     @staticmethod
     def of(each: Sequence[T], step: int) -> T:

@@ -68,7 +68,7 @@ class Comparison:
     @property
     def learner(self) -> str:
         """The learner's name, as papers print it."""
-        return self.settings.kind.label
+        return self.settings.kind.title(self.settings.own)
 
     @property
     def title(self) -> str:

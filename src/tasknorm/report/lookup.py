@@ -110,10 +110,13 @@ Index = dict[Query, list[Entry]]
 
 
 def index(records: Iterable[Record]) -> Index:
-    """All test results by the query that each answers; these queries have one source and no alpha."""
+    """All test results by the query that each answers; these queries have one source and no alpha.
+
+    Variants of a learner, such as ANIL, are in none of the paper's tables.
+    """
     found: Index = defaultdict(list)
     for record in records:
-        for row in record.results:
+        for row in record.results if _is_papers(record) else ():
             key = Query(
                 record.settings.learner, (row.source,), row.way, row.shot, row.norm, row.targets, None, row.weights
             )
@@ -170,12 +173,23 @@ def trainings(records: Iterable[Record], learner: str, row: str, variable: bool)
     longest: dict[tuple[str, str | None], Record] = {}
     for record in records:
         s = record.settings
-        if s.learner != learner or (s.sampling == "variable") != variable or not _serves(record, row, variable):
+        if (
+            s.learner != learner
+            or not _is_papers(record)
+            or (s.sampling == "variable") != variable
+            or not _serves(record, row, variable)
+        ):
             continue
         key = (s.trained_norm, s.alpha)
         if key not in longest or trained_tasks(record) > trained_tasks(longest[key]):
             longest[key] = record
     return list(longest.values())
+
+
+def _is_papers(record: Record) -> bool:
+    """Whether the run's learner is the one that its label names, not a variant of it."""
+    kind = record.settings.kind
+    return kind.title(record.settings.own) == kind.label
 
 
 def _serves(record: Record, row: str, variable: bool) -> bool:
