@@ -84,7 +84,7 @@ class StepNorms:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """Passes inside may be those of a backward pass: their phase and running moments are those of the first time."""
+        """Passes inside may be those of a backward pass, with the phase and running moments of the first time."""
         for _, norm in self._own:
             norm.restored = True
         try:
