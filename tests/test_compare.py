@@ -280,9 +280,19 @@ def test_any_of_the_twelve_norms_has_settings_and_the_same_ones_everywhere() -> 
     assert settings_of({"learner": "maml", "iterations": 7, "filters": 8}, "LN").filters == 8
 
 
+def test_variants_of_maml_have_names_of_their_own() -> None:
+    anil, steps = (settings_of({"learner": name, "seed": 3}, "LN") for name in ("anil", "maml-step-norms"))
+    assert (anil.learner, anil.own.anil, anil.own.step_norms, anil.seed) == ("maml", True, None, 3)
+    assert (steps.learner, steps.own.step_norms, steps.own.inner_steps) == ("maml", True, 3)
+    assert [one.kind.title(one.own) for one in (anil, steps)] == ["ANIL", "MAML with step norms"]
+    plan = Plan({"learner": "anil,maml"}, ["LN"], Path("x"))
+    assert [run.name for run in plan.runs(0)] == ["seed0/anil-LN", "seed0/maml-LN"]
+
+
 def test_the_guide_lists_the_presets() -> None:
     guide = (Path(__file__).parents[1] / "docs" / "guide.md").read_text()
-    for learner, label in (("maml", "MAML"), ("protonets", "ProtoNets"), ("cnaps", "CNAPs")):
+    names = {"maml": "MAML", "anil": "ANIL", "maml-step-norms": "MAML with step norms"}
+    for learner, label in (names | {"protonets": "ProtoNets", "cnaps": "CNAPs"}).items():
         settings = settings_of({"learner": learner, "pretrained": "x" if learner == "cnaps" else None}, "LN")
         assert f"| {label} | {settings.iterations} | {settings.meta_batch} |" in guide
         assert f"| {settings.learning_rate:g} |" in guide
