@@ -77,8 +77,9 @@ def grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Te
         return _last(_torchs_backward(grad, x, weight[0], windows, (True, False, False))[0])
     grad_x = _new_like(x)
     if _is_many(grad, weight):
-        for to, *task in zip(*(images.chunk(len(weight)) for images in (grad_x, grad, x)), weight, strict=True):
-            to.copy_(_torchs_backward(*task, windows, (True, False, False))[0])
+        by_task = zip(*(images.chunk(len(weight)) for images in (grad_x, grad, x)), weight, strict=True)
+        for to, own_grad, own_x, filters in by_task:
+            to.copy_(_torchs_backward(own_grad, own_x, filters, windows, (True, False, False))[0])
         return grad_x
     matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
     for tasks, images, columns in _parts(rows, matrix, x, windows):
@@ -94,8 +95,8 @@ def grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Te
     grad_matrix = _new_grad_matrix(matrix)
     if _is_many(grad, weight):
         by_task = zip(_as_weight(grad_matrix, weight), *(i.chunk(len(weight)) for i in (grad, x)), weight, strict=True)
-        for to, *task in by_task:
-            to.copy_(_torchs_backward(*task, windows, (False, True, False))[1])
+        for to, own_grad, own_x, filters in by_task:
+            to.copy_(_torchs_backward(own_grad, own_x, filters, windows, (False, True, False))[1])
         return _as_weight(grad_matrix, weight)
     for tasks, images, columns in _parts(rows, matrix, x, windows):
         _correlate(rows[tasks], _seen(columns, x[images], rows), grad_matrix[tasks])

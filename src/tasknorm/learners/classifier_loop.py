@@ -22,7 +22,7 @@ HEAD = "classifier."
 
 def check_classifier(net: nn.Module) -> None:
     """Raise if a net does not say which part of it adapts."""
-    if not isinstance(getattr(net, HEAD[:-1], None), nn.Module) or not list(net.classifier.parameters()):  # type: ignore[union-attr, operator]
+    if not isinstance(getattr(net, HEAD[:-1], None), nn.Module) or not list(net.classifier.parameters()):  # type: ignore[union-attr]
         raise ValueError(
             f"anil=True adapts the net's classifier alone, and {type(net).__name__} has no module `classifier` with "
             "weights; name the net's last layer so, or leave anil out"

@@ -134,8 +134,8 @@ class InnerLoop:
         higher = outer and not self.first_order
         shot = size / (int(y.max()) + 1)
         for step in range(steps):
-            is_first = running is not None and step < len(running)  # through these norms
-            moments = running[step] if is_first else self.norms.running(step)
+            is_first = step < len(running or ())  # through these norms
+            moments = running[step] if running and is_first else self.norms.running(step)
             with torch.inference_mode(False), torch.enable_grad(), contexts(self.net, tasks):
                 at = weights if higher else {name: w.detach().requires_grad_() for name, w in weights.items()}
                 logits = self.call(at, moments, x, step, outer=higher)

@@ -29,7 +29,7 @@ def losses_now(
     Returns:
         The losses, which can be differentiated once, and the result.
     """
-    losses, result = _LossesNow.apply(compute, leaves or inputs, *inputs)
+    losses, result = _LossesNow.apply(compute, leaves or inputs, *inputs)  # type: ignore[no-untyped-call]
     return losses, result
 
 
@@ -44,12 +44,13 @@ class _LossesNow(Function):
         return losses, result
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Any:
         if bool((grad == grad[0]).all()):
-            gradients = (None if g is None else g * grad[0] for g in ctx.saved_tensors)
+            gradients: Sequence[Tensor | None] = [None if g is None else g * grad[0] for g in ctx.saved_tensors]
         else:
-            gradients = _computed(*ctx.again, grad)[2]
+            compute, leaves = ctx.again
+            gradients = _computed(compute, leaves, grad)[2]
         return None, None, *gradients
 
 
