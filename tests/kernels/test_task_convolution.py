@@ -25,14 +25,15 @@ def inputs(windows: Windows, channels: int = 2) -> list[torch.Tensor]:
 
 
 def expected(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, windows: Windows) -> torch.Tensor:
-    tasks = zip(x.unflatten(0, (3, -1)), weight, bias, strict=True)
+    tasks = zip(x.unflatten(0, (len(weight), -1)), weight, bias, strict=True)
     return torch.cat([F.conv2d(*task, windows.stride, windows.padding) for task in tasks])
 
 
 @pytest.mark.parametrize("windows", CASES)
-@pytest.mark.parametrize("chunk", [1, 1 << 20])
-def test_equals_torchs_convolution(windows: Windows, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("chunk", "many"), [(1, 1 << 10), (1 << 20, 1 << 10), (1 << 20, 1)])
+def test_equals_torchs_convolution(windows: Windows, chunk: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_products, "CHUNK", chunk)
+    monkeypatch.setattr(task_products, "MANY", many)
     tensors = inputs(windows)
     ours, theirs = task_convolution(*tensors, windows), expected(*tensors, windows)
     torch.testing.assert_close(ours, theirs)
@@ -45,6 +46,26 @@ def test_equals_torchs_convolution(windows: Windows, chunk: int, monkeypatch: py
 def test_second_derivatives(windows: Windows) -> None:
     tensors = inputs(windows, channels=1)
     assert torch.autograd.gradgradcheck(lambda *t: task_convolution(*t, windows), tensors)
+
+
+@pytest.mark.parametrize("windows", CASES)
+@pytest.mark.parametrize(
+    ("tasks", "chunk", "many"), [(3, 1, 1 << 10), (3, 1 << 20, 1 << 10), (3, 1 << 20, 1), (1, 1, 1)]
+)
+def test_derivatives_of_gradients(
+    windows: Windows, tasks: int, chunk: int, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch's own, one task after the other: of images, weight and bias, from all three gradients."""
+    monkeypatch.setattr(task_products, "CHUNK", chunk)
+    monkeypatch.setattr(task_products, "MANY", many)
+    x, weight, bias = inputs(windows)
+    tensors = [t.detach()[: len(t) // 3 * tasks].requires_grad_() for t in (x, weight, bias)]
+    found = []
+    for convolve in (task_convolution, expected):
+        y = convolve(*tensors, windows)
+        first = torch.autograd.grad(y.pow(3).sum(), tensors, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.pow(2).sum() for g in first), tensors))
+    torch.testing.assert_close(*found)
 
 
 def test_without_bias_and_without_gradients_for_the_images() -> None:

@@ -48,29 +48,29 @@ def standardised(a: Tensor, bias: Tensor | None, sets: int, eps: float) -> tuple
     Returns:
         A tensor like `a`; and the moments of each set, `(sets, 1, C)`, without gradient.
     """
-    y, mean, var = apply(_Standardised, a, bias, sets, eps)
+    y, mean, var, _ = apply(_Standardised, a, bias, sets, eps)
     return y, Moments(mean, var)
 
 
 class _Standardised(Function):
     @staticmethod
-    def forward(a: Tensor, bias: Tensor | None, sets: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(a: Tensor, bias: Tensor | None, sets: int, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         rows = _rows(a, sets)
         mean, var, r = _moments(rows, eps)
         shift = -mean * r if bias is None else torch.addcmul(bias, mean, r, value=-1)
-        return _like(torch.addcmul(shift, rows, r), a), mean, var
+        return _like(torch.addcmul(shift, rows, r), a), mean, var, r
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         a, bias, ctx.sets, ctx.eps = inputs
         ctx.has_bias = bias is not None
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(a, *output[1:])
+        ctx.save_for_backward(a, output[1], output[3])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
-        a, mean, var = ctx.saved_tensors
-        grad_a, total = apply(_Gradient, grad, a, mean, var, ctx.eps)
+        a, mean, r = ctx.saved_tensors
+        grad_a, total = apply(_Gradient, grad, a, mean, r, ctx.eps)
         return grad_a, total.sum((0, 1)) if ctx.has_bias else None, None, None
 
 
@@ -78,9 +78,8 @@ class _Gradient(Function):
     """The gradient of the activations, and the sums of `grad` over each set, `(sets, 1, C)`."""
 
     @staticmethod
-    def forward(grad: Tensor, a: Tensor, mean: Tensor, var: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    def forward(grad: Tensor, a: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         g, rows = _rows(grad, len(mean)), _rows(a, len(mean))
-        r = torch.rsqrt(var + eps)
         z = torch.addcmul(-mean * r, rows, r)
         total, along = g.sum(1, keepdim=True), _mean_product(g, z)
         return _like(_projected(g, z, r, total / g.shape[1], along), a), total
@@ -92,12 +91,10 @@ class _Gradient(Function):
 
     @staticmethod
     def backward(ctx: Any, grad_a: Tensor, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad, a, mean, var = ctx.saved_tensors
+        grad, a, mean, r = ctx.saved_tensors
         h, g, rows = (_rows(images, len(mean)) for images in (grad_a, grad, a))
         if torch.is_grad_enabled():  # the moments, as functions of the activations, for derivatives of higher order
-            mean, var, r = _moments(rows, ctx.eps)
-        else:
-            r = torch.rsqrt(var + ctx.eps)
+            mean, _, r = _moments(rows, ctx.eps)
         z = torch.addcmul(-mean * r, rows, r)
         mean_g, mean_h = g.mean(1, keepdim=True), h.mean(1, keepdim=True)
         g_z, h_z, g_h = _mean_product(g, z), _mean_product(h, z), _mean_product(g, h)

@@ -64,6 +64,10 @@ def gradients(
     The gradient of the images is empty unless `wants_x`.
     """
     windows = Windows(kernel, stride, padding)
+    if len(weight) == 1 and not is_tied:
+        found = _torchs_backward(grad, x, weight[0], windows, (wants_x, True, True))
+        grad_x = _last(found[0]) if wants_x else x.new_empty(0)
+        return grad_x, _last(found[1]).unsqueeze(0), found[2].unsqueeze(0)
     grad_x = grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
     if is_tied:
         by_weight = _last(_torchs_backward(grad, x, weight[0], windows, (False, True, False))[1])
@@ -158,9 +162,10 @@ def _correlate(rows: Tensor, seen: Tensor, grad_matrix: Tensor) -> None:
 
 
 def _torchs_backward(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows, mask: tuple[bool, ...]) -> Any:
-    """Gradients of the images or of the weight, `(out, in, *kernel)`, with all images as one batch."""
+    """Those gradients of images, weight `(out, in, *kernel)` and bias that the mask asks for; images are one batch."""
     _, stride, padding = windows
-    return torch.ops.aten.convolution_backward(grad, x, weight, None, stride, padding, (1, 1), False, (0, 0), 1, mask)
+    bias = (len(weight),) if mask[2] else None
+    return torch.ops.aten.convolution_backward(grad, x, weight, bias, stride, padding, (1, 1), False, (0, 0), 1, mask)
 
 
 def _is_one(weights: Tensor) -> bool:
