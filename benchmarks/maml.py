@@ -148,7 +148,7 @@ def our_step(setting: Setting, tasks: list[Episode], at_once: int, *, compiled: 
 def our_net(setting: Setting) -> nn.Module:
     """Our net with its initial weights."""
     torch.manual_seed(0)
-    options = {"alpha": "independent-shared"} if setting.norm == "TaskNorm-I" else {}
+    options: dict[str, Any] = {"alpha": "independent-shared"} if setting.norm == "TaskNorm-I" else {}
     return maml_omniglot(partial(NORMS[setting.norm], affine="offset", eps=1e-3, **options))
 
 

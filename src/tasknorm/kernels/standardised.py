@@ -65,40 +65,54 @@ class _Standardised(Function):
         a, bias, ctx.sets, ctx.eps = inputs
         ctx.has_bias = bias is not None
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(a, output[1], output[3])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None, None
         a, mean, r = ctx.saved_tensors
-        grad_a, total = apply(_Gradient, grad, a, mean, r, ctx.eps)
+        grad_a, total, *_ = apply(_Gradient, grad, a, mean, r, ctx.eps)
         return grad_a, total.sum((0, 1)) if ctx.has_bias else None, None, None
 
 
 class _Gradient(Function):
-    """The gradient of the activations, and the sums of `grad` over each set, `(sets, 1, C)`."""
+    """The gradient of the activations; for each set the sum of `grad` and its mean product with z, `(sets, 1, C)`."""
 
     @staticmethod
-    def forward(grad: Tensor, a: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    def forward(grad: Tensor, a: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         g, rows = _rows(grad, len(mean)), _rows(a, len(mean))
         z = torch.addcmul(-mean * r, rows, r)
         total, along = g.sum(1, keepdim=True), _mean_product(g, z)
-        return _like(_projected(g, z, r, total / g.shape[1], along), a), total
+        return _like(_projected(g, z, r, total / g.shape[1], along), a), total, along
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         *tensors, ctx.eps = inputs
-        ctx.save_for_backward(*tensors)
+        _, total, along = output
+        ctx.mark_non_differentiable(along)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors, total, along)
 
     @staticmethod
-    def backward(ctx: Any, grad_a: Tensor, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        grad, a, mean, r = ctx.saved_tensors
+    def backward(
+        ctx: Any, grad_a: Tensor | None, grad_total: Tensor | None, *_: None
+    ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+        grad, a, mean, r, total, g_z = ctx.saved_tensors
+        if grad_a is None:
+            by_total = None if grad_total is None else _like(grad_total.expand_as(_rows(a, len(mean))), a)
+            return by_total, None, None, None, None
         h, g, rows = (_rows(images, len(mean)) for images in (grad_a, grad, a))
-        if torch.is_grad_enabled():  # the moments, as functions of the activations, for derivatives of higher order
-            mean, _, r = _moments(rows, ctx.eps)
+        higher = torch.is_grad_enabled()
+        if higher:  # the moments, as functions of the activations, for derivatives of higher order
+            mean, _var, r = _moments(rows, ctx.eps)
         z = torch.addcmul(-mean * r, rows, r)
-        mean_g, mean_h = g.mean(1, keepdim=True), h.mean(1, keepdim=True)
-        g_z, h_z, g_h = _mean_product(g, z), _mean_product(h, z), _mean_product(g, h)
-        by_grad = _projected(h, z, r, mean_h - grad_total / r, h_z)
+        mean_g, mean_h = total / g.shape[1], h.mean(1, keepdim=True)
+        if higher:
+            mean_g, g_z = g.mean(1, keepdim=True), _mean_product(g, z)
+        h_z, g_h = _mean_product(h, z), _mean_product(g, h)
+        by_grad = _projected(h, z, r, mean_h if grad_total is None else mean_h - grad_total / r, h_z)
         along = g_h - mean_g * mean_h - 3 * g_z * h_z
         square = -r * r
         by_a = torch.addcmul(square * -(g_z * mean_h + h_z * mean_g), z, square * along)

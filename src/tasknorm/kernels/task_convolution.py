@@ -114,7 +114,7 @@ class _Convolution(Function):
             if is_tied:
                 grad_weight, grad_bias = grad_weight.sum(0), grad_bias.sum(0)
         else:
-            found: Any = torch.ops.tasknorm.convolution_gradients if compiling else gradients
+            found: Any = torch.ops.tasknorm.gradients_of_convolution if compiling else gradients
             at = adapted_weight if is_tied else weight
             grad_x, grad_weight, grad_bias = found(grad, x, at, *ctx.windows, wants_x, is_tied)
         return (

@@ -1,8 +1,8 @@
 """The convolution of many tasks' images and its gradients, as matrix products of a few tasks at a time.
 
-Columns (see `task_convolution`) then fit into the cache and are not kept for the backward pass. Tasks with many pixels
-each go through torch's own convolution one after the other, which needs no columns. For the compiler these are opaque
-operators: it would turn their code into slow loops.
+Columns (see `task_convolution`) then fit into the cache and are not kept for the backward pass. Images that share one
+weight go through torch's own convolution, unless their columns are few. For the compiler these are opaque operators: it
+would turn their code into slow loops.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from tasknorm.kernels.scratch import Columns, columns_of
 from tasknorm.kernels.windows import Sides, Windows
 
-CHUNK = 1 << 20  # largest size of the columns made at a time, in numbers
-MANY = 1 << 10  # output pixels of a task from which torch's own convolution is faster than products of columns
+CHUNK = 1 << 19  # largest size of the columns made at a time, in numbers
+FEW = 1 << 20  # largest size of the columns of all images with which torch's own convolution is slower
 
 
 def as_matrix(weight: Tensor) -> Tensor:
@@ -31,14 +31,9 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor | None, kernel: Sides, str
     windows = Windows(kernel, stride, padding)
     matrix = as_matrix(weight)
     one = _is_one(weight) and (bias is None or _is_one(bias))
-    if one and (len(weight) == 1 or not _is_small(matrix)):
+    if one and not _has_few_columns(x, matrix, windows):
         return _last(F.conv2d(x, weight[0], None if bias is None else bias[0], stride, padding))
     y = _new_images(x, weight, windows)
-    if _is_many(y, weight):
-        biases = [None] * len(weight) if bias is None else list(bias)
-        for to, images, filters, own in zip(y.chunk(len(weight)), x.chunk(len(weight)), weight, biases, strict=True):
-            to.copy_(F.conv2d(images, filters, own, stride, padding))
-        return y
     rows = _by_task(y, len(weight))
     for tasks, images, columns in _parts(rows, matrix, x, windows):
         seen, filters = _seen(columns, x[images], rows), matrix[tasks].mT
@@ -64,13 +59,14 @@ def gradients(
     The gradient of the images is empty unless `wants_x`.
     """
     windows = Windows(kernel, stride, padding)
-    if len(weight) == 1 and not is_tied:
+    few = not wants_x and _has_few_columns(x, as_matrix(weight), windows)
+    if len(weight) == 1 and not is_tied and not few:
         found = _torchs_backward(grad, x, weight[0], windows, (wants_x, True, True))
         grad_x = _last(found[0]) if wants_x else x.new_empty(0)
         return grad_x, _last(found[1]).unsqueeze(0), found[2].unsqueeze(0)
     grad_x = grad_images(grad, x, weight, windows) if wants_x else x.new_empty(0)
     if is_tied:
-        by_weight = _last(_torchs_backward(grad, x, weight[0], windows, (False, True, False))[1])
+        by_weight = _last(grad_weight(grad, x, weight[:1], windows)[0])
         return grad_x, by_weight, _by_task(grad, len(weight)).sum((0, 1))
     return grad_x, grad_weight(grad, x, weight, windows), grad_bias(grad, weight)
 
@@ -80,11 +76,6 @@ def grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Te
     if _is_one(weight):
         return _last(_torchs_backward(grad, x, weight[0], windows, (True, False, False))[0])
     grad_x = _new_like(x)
-    if _is_many(grad, weight):
-        by_task = zip(*(images.chunk(len(weight)) for images in (grad_x, grad, x)), weight, strict=True)
-        for to, own_grad, own_x, filters in by_task:
-            to.copy_(_torchs_backward(own_grad, own_x, filters, windows, (True, False, False))[0])
-        return grad_x
     matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
     for tasks, images, columns in _parts(rows, matrix, x, windows):
         _write(columns, rows[tasks], matrix[tasks], grad_x[images])
@@ -93,15 +84,10 @@ def grad_images(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Te
 
 def grad_weight(grad: Tensor, x: Tensor, weight: Tensor, windows: Windows) -> Tensor:
     """The gradient of each task's weight, `(tasks, out, in, *kernel)`; the value of the weight does not matter."""
-    if len(weight) == 1:
+    if len(weight) == 1 and not _has_few_columns(x, as_matrix(weight), windows):
         return _last(_torchs_backward(grad, x, weight[0], windows, (False, True, False))[1]).unsqueeze(0)
     matrix, rows = as_matrix(weight), _by_task(grad, len(weight))
     grad_matrix = _new_grad_matrix(matrix)
-    if _is_many(grad, weight):
-        by_task = zip(_as_weight(grad_matrix, weight), *(i.chunk(len(weight)) for i in (grad, x)), weight, strict=True)
-        for to, own_grad, own_x, filters in by_task:
-            to.copy_(_torchs_backward(own_grad, own_x, filters, windows, (False, True, False))[1])
-        return _as_weight(grad_matrix, weight)
     for tasks, images, columns in _parts(rows, matrix, x, windows):
         _correlate(rows[tasks], _seen(columns, x[images], rows), grad_matrix[tasks])
     return _as_weight(grad_matrix, weight)
@@ -127,7 +113,7 @@ def second_gradients(
     by_images, by_weight, by_bias = by
     if by_images is None:
         return convolved(x, by_weight, by_bias, *windows), None, None
-    if len(weight) == 1 or _is_many(grad, weight):
+    if len(weight) == 1:
         total = convolved(x, by_weight, by_bias, *windows).add_(convolved(by_images, weight, None, *windows))
         return total, grad_images(grad, x, by_weight, windows), grad_weight(grad, by_images, weight, windows)
     matrix, by_matrix = as_matrix(weight), as_matrix(by_weight)
@@ -173,9 +159,10 @@ def _is_one(weights: Tensor) -> bool:
     return weights.stride(0) == 0 or len(weights) == 1
 
 
-def _is_many(y: Tensor, weight: Tensor) -> bool:
-    """Whether each task's share of the convolution's output `y` has many pixels."""
-    return len(y) // len(weight) * y.shape[2] * y.shape[3] >= MANY
+def _has_few_columns(x: Tensor, matrix: Tensor, windows: Windows) -> bool:
+    """Whether products of columns are faster than torch's convolution of all images by one weight."""
+    height, width = windows.output_size(x)
+    return _is_small(matrix) and (len(matrix) > 1 or len(x) * height * width * matrix.shape[2] <= FEW)
 
 
 def _is_small(matrix: Tensor) -> bool:
@@ -230,11 +217,11 @@ _LIBRARY = torch.library.Library("tasknorm", "FRAGMENT")
 _WINDOWS = "int[] kernel, int[] stride, int[] padding"
 _LIBRARY.define(f"convolution(Tensor x, Tensor weight, Tensor? bias, {_WINDOWS}) -> Tensor")
 _LIBRARY.define(
-    f"convolution_gradients(Tensor grad, Tensor x, Tensor weight, {_WINDOWS}, bool wants_x, bool is_tied) "
+    f"gradients_of_convolution(Tensor grad, Tensor x, Tensor weight, {_WINDOWS}, bool wants_x, bool is_tied) "
     "-> (Tensor, Tensor, Tensor)"
 )
 _LIBRARY.impl("convolution", convolved, "CPU")
-_LIBRARY.impl("convolution_gradients", gradients, "CPU")
+_LIBRARY.impl("gradients_of_convolution", gradients, "CPU")
 
 
 def _fake_forward(
@@ -263,4 +250,4 @@ def _fake_backward(
 
 
 torch.library.register_fake("tasknorm::convolution", _fake_forward, lib=_LIBRARY)
-torch.library.register_fake("tasknorm::convolution_gradients", _fake_backward, lib=_LIBRARY)
+torch.library.register_fake("tasknorm::gradients_of_convolution", _fake_backward, lib=_LIBRARY)

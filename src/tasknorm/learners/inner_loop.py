@@ -69,7 +69,7 @@ class InnerLoop:
 
         def compute() -> tuple[Tensor, Tensor]:
             moved.append([dict(state) for state in before])
-            with self.norms.restored():
+            with self.norms.twice():
                 return self._second_order(tasks, steps, moved[-1])
 
         found = losses_now(compute, learned)
@@ -196,8 +196,15 @@ def _each(weights: State, tasks: int, have_axis: bool) -> list[State]:
     """The weights of each task, which keep their task axis, of size 1."""
     if not have_axis:
         return [weights]
-    parts = {name: weight.split(1) for name, weight in weights.items()}
+    parts = {name: _split(weight) for name, weight in weights.items()}
     return [{name: part[task] for name, part in parts.items()} for task in range(tasks)]
+
+
+def _split(weight: Tensor) -> list[Tensor]:
+    """Each task's part of a weight, whose gradients come together with the channels last, as the kernels like them."""
+    if weight.ndim != 5:
+        return list(weight.split(1))
+    return [part.permute(0, 1, 4, 2, 3) for part in weight.permute(0, 1, 3, 4, 2).split(1)]
 
 
 def _normal(x: Tensor) -> Tensor:

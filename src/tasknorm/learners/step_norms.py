@@ -83,15 +83,15 @@ class StepNorms:
         return [self.running(step) for step in range(len(self._steps))]
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Passes inside may be those of a backward pass, with the phase and running moments of the first time."""
+    def twice(self) -> Iterator[None]:
+        """Passes inside are differentiated twice, and may be repeated in a backward pass from the same moments."""
         for _, norm in self._own:
-            norm.restored = True
+            norm.twice = norm.restored = True
         try:
             yield
         finally:
             for _, norm in self._own:
-                norm.restored = False
+                norm.twice = norm.restored = False
 
     @staticmethod
     def of(each: Sequence[T], step: int) -> T:

@@ -66,6 +66,7 @@ class Norm(nn.Module):
     context_size: Tensor
 
     phase: Phase | None = None
+    twice = False  # whether second-order MAML will differentiate its passes twice
     restored = False  # whether recomputation has put back what the norm was at its first computation
 
     def __init__(
@@ -150,8 +151,9 @@ class Norm(nn.Module):
     def by_own_sets(self, x: Tensor) -> tuple[Tensor, Batch] | None:
         """`x` with each set in it, `(sets n, C, h, w)`, normalised with its own moments, and the moments.
 
-        Faster than the same by `moments`, with two derivatives in closed form. None where that is not to be had: in a
-        joint pass, with unbiased variances or a learned gamma, and for what `can_standardise` refuses.
+        Faster than the same by `moments`, with two derivatives in closed form; equal but for rounding. None where that
+        is not to be had: in a joint pass, with unbiased variances or a learned gamma, and for what `can_standardise`
+        refuses.
         """
         sets = 1 if self.phase is None else self.phase.tasks
         one_of_each = self.phase is None or self.phase.kind != "joint"

@@ -36,7 +36,7 @@ class TBN(Norm):
     def normalised(self, x: Tensor) -> Tensor:
         if self._is_torchs(x):
             return F.batch_norm(x, None, None, self.weight, self.bias, True, 0.0, self.eps)
-        found = self.by_own_sets(x)
+        found = self.by_own_sets(x) if self.training or self.twice else None
         return super().normalised(x) if found is None else found[0]
 
     def _is_torchs(self, x: Tensor) -> bool:
