@@ -7,7 +7,7 @@ tasks at once, of which the largest counts that needs at most twice the memory o
 meta-gradient, checked in float64.
 
     pip install -c constraints.txt -e '.[bench]'
-    python benchmarks/maml.py              prints a table; takes about 10 minutes
+    python benchmarks/maml.py              prints a table; takes about 5 minutes
     python benchmarks/maml.py --eager      skips the compiled versions of ours
     python benchmarks/maml.py --json       prints JSON
     python benchmarks/maml.py --only second_order --threads 1

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from functools import partial
+from itertools import accumulate
 
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
 
 import tasknorm
 from support.glyph_tasks import episode, episodes
@@ -56,7 +58,7 @@ def reference_loss(net: nn.Module, task: Episode, steps: int, first_order: bool)
     return F.cross_entropy(logits[len(task.context_y) :], task.target_y, reduction="sum") / shot
 
 
-@pytest.mark.parametrize("label", ["TBN", "TaskNorm-I", "LN"])
+@pytest.mark.parametrize("label", ["TBN", "CBN", "TaskNorm-I", "LN"])
 @pytest.mark.parametrize("first_order", [True, False], ids=["first order", "second order"])
 @pytest.mark.parametrize("steps", [1, 3])
 @pytest.mark.parametrize("at_once", [None, 2, 1])
@@ -71,6 +73,35 @@ def test_losses_and_gradients(label: str, first_order: bool, steps: int, at_once
     expected.mean().backward()
     for (name, ours), theirs in zip(model.net.named_parameters(), net.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-6, atol=1e-8, msg=name)
+
+
+@pytest.mark.parametrize("label", ["CBN", "TaskNorm-I"])
+def test_orders_agree_on_losses_and_running_moments(label: str) -> None:
+    """They differ in their gradients alone; second order has kernels of its own for CBN."""
+    first, second = (learner(label, inner_steps=2, first_order=order) for order in (True, False))
+    tasks = [double(task) for task in episodes(0, 3, shot=2)]
+    torch.testing.assert_close(*(model.learn(tasks).losses for model in (first, second)))
+    torch.testing.assert_close(first.state_dict(), second.state_dict())
+
+
+@pytest.mark.parametrize("label", ["CBN", "TaskNorm-I"])
+def test_the_memory_of_second_order_is_bounded_by_the_tasks_at_once(label: str) -> None:
+    tasks = [double(task) for task in episodes(0, 8, shot=2)]
+    few, many, all_of_them = (
+        peak_bytes(learner(label, inner_steps=3, first_order=False, at_once=at_once), tasks[:count])
+        for at_once, count in ((2, 2), (2, 8), (8, 8))
+    )
+    assert many < 1.3 * few  # what stays of each group is its images and the gradients
+    assert all_of_them > 2 * few
+
+
+def peak_bytes(model: MAML, tasks: list[Episode]) -> int:
+    """The most memory that a meta-iteration holds at once."""
+    model.learn(tasks).losses.mean().backward()  # fills the scratch memory, which stays
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        model.learn(tasks).losses.mean().backward()
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    return max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
 
 
 def test_a_net_of_other_layers_runs_one_task_at_a_time() -> None:
