@@ -56,7 +56,7 @@ def two_passes_cnaps(learner: CNAPs, tasks: list[Episode]) -> Iterator[Tensor]:
     """The loss of each task, by separate passes of context and targets."""
     assert learner.film_generator is not None
     for task in tasks:
-        film = learner._film(task.context_x[None])
+        film = learner._film(task.context_x, 1)
         with tasknorm.context(learner.extractor):
             context = functional_call(learner.extractor, film, (task.context_x,))
         with tasknorm.target(learner.extractor):

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tasknorm.chunks import chunked
     from tasknorm.conversion import convert
     from tasknorm.episode import Episode
     from tasknorm.moments import Moments
@@ -27,6 +28,7 @@ __all__ = [
     "ScorerAudit",
     "audit",
     "audit_scorer",
+    "chunked",
     "context",
     "contexts",
     "convert",
@@ -37,6 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "chunks": ("chunked",),
     "conversion": ("convert",),
     "episode": ("Episode",),
     "moments": ("Moments",),
@@ -46,6 +49,7 @@ _HOMES = {
     "transduction": ("Audit", "ScorerAudit", "audit", "audit_scorer"),
 }
 _ROOMS = (
+    "chunks",
     "compare",
     "data",
     "evaluation",

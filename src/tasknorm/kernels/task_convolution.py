@@ -104,7 +104,8 @@ class _Convolution(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        x, weight, _, adapted_weight, _ = ctx.saved_tensors
+        saved = ctx.saved_tensors  # once: torch's checkpoint computes them again
+        x, weight, _, adapted_weight, _ = saved
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         compiling = torch.compiler.is_compiling()
         is_tied = adapted_weight is not None

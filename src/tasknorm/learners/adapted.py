@@ -15,7 +15,7 @@ from tasknorm.data import Pictures, Preparation
 from tasknorm.errors import DataError, short
 from tasknorm.learners.answer import NONE
 from tasknorm.learners.phases import targets_for_life
-from tasknorm.learners.tasks import check_images, for_net
+from tasknorm.learners.tasks import check_images
 from tasknorm.norms import Norm
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Kept:
         for part in self.learner.children():
             if part is not net:  # a predictor that was moved, or cast, moved its net alone
                 part.to(device=like.device, dtype=like.dtype)
-        adapted = self.learner.adapt(for_net(net, preparation.scaled(images)), labels).adapted
+        adapted = self.learner.adapt(self.learner.prepared(images, preparation), labels).adapted
         adapted.names, adapted.kept = tuple(names), Kept.of(self.learner, adapted.net, images, labels)
         return adapted
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.chunks import InParts, fitted, unchunked
 from tasknorm.learners.phases import context_pass, joint_pass
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, check_images, given_context
@@ -52,15 +53,16 @@ def class_mean_logits(net: nn.Module, tasks: Tasks, temperature: Temperature | N
 
 
 def class_mean_predictor(
-    net: nn.Module, context_x: Tensor, context_y: Tensor, temperature: Temperature | None = None
+    net: nn.Module, context_x: Tensor | InParts, context_y: Tensor, temperature: Temperature | None = None
 ) -> Predictor:
     """A predictor from the class means of a context `(context, ...)`; the net itself does not change."""
     context_x, context_y, way = given_context(net, context_x, context_y)
     net = copy.deepcopy(net).eval()
+    images = fitted(net, context_x)
     with context_pass(net):
-        features = net(context_x)
+        features = net(images)
     weight, bias = _classifier(class_means(features[None], context_y[None], way), temperature)
-    return Predictor(net, weight[0], bias[0])
+    return Predictor(unchunked(net), weight[0], bias[0])
 
 
 def class_means(features: Tensor, labels: Tensor, way: int) -> Tensor:

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tasknorm.chunks import InParts, chunked, fitted, unchunked
 from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.class_means import class_means
 from tasknorm.learners.learner import Learner, OwnSettings
@@ -139,37 +140,44 @@ class CNAPs(Learner):
             yield "net", "learner=cnaps, which needs resnet18, resnet-small, or a network of others"
 
     @torch.no_grad()
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
         context_x, context_y, way = given_context(self.extractor, context_x, context_y)
         learner = copy.deepcopy(self).eval()
-        film = {name: numbers[0] for name, numbers in learner._film(context_x[None]).items()}
+        film = {name: numbers[0] for name, numbers in learner._film(context_x, 1).items()}
         extractor = learner.extractor
         extractor.load_state_dict(film, strict=False)
+        images = fitted(extractor, context_x)
         with context_pass(extractor):
-            features = extractor(context_x)
+            features = extractor(images)
         weight, bias = learner.classifier_generator(class_means(features[None], context_y[None], way))
-        return Predictor(extractor, weight[0], bias[0])
+        return Predictor(unchunked(extractor), weight[0], bias[0])
+
+    def in_chunks(self, examples: int, *, lean: bool = False) -> Self:
+        """Make its nets take their batches in chunks (see `Learner`); the extractor lean: it takes little time."""
+        super().in_chunks(examples, lean=lean)
+        chunked(self.extractor, examples, lean=True)
+        return self
 
     def logits(self, tasks: Tasks) -> Tensor:
         """Logits `(tasks, target, way)`, in one joint pass."""
         images = tasks.images
         check_images(self.extractor, images)
-        film = self._film(tasks.context_x)
+        film = self._film(tasks.context_x.flatten(0, 1), tasks.count)
         with joint_pass(self.extractor, tasks.context_size, tasks.count):
             features: Tensor = functional_call(self.extractor, film, (images,)).unflatten(0, (tasks.count, -1))
         of_context, of_targets = features.tensor_split([tasks.context_size], dim=1)
         weight, bias = self.classifier_generator(class_means(of_context, tasks.context_y, tasks.way))
         return torch.baddbmm(bias.unsqueeze(1), of_targets, weight.transpose(1, 2))
 
-    def _film(self, context_x: Tensor) -> dict[str, Tensor]:
-        """FiLM parameters `(tasks, C)` by name, from contexts `(tasks, context, ...)`."""
+    def _film(self, context_x: Tensor | InParts, tasks: int) -> dict[str, Tensor]:
+        """FiLM parameters `(tasks, C)` by name, from contexts of equal size, `(tasks * context, ...)`."""
         if self.set_encoder is None or self.film_generator is None:
             return {}
         _check_encoder(self.set_encoder)
-        tasks = len(context_x)
+        images = fitted(self.set_encoder, context_x)
         with contexts(self.set_encoder, tasks):
-            vectors = self.set_encoder(context_x.flatten(0, 1))
+            vectors = self.set_encoder(images)
         film: dict[str, Tensor] = self.film_generator(vectors.unflatten(0, (tasks, -1)).mean(1))
         return film
 

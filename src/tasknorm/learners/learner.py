@@ -13,6 +13,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor, nn
 
+from tasknorm.chunks import InParts, chunked
 from tasknorm.data import Pictures, Preparation
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError
@@ -21,6 +22,10 @@ from tasknorm.learners.asked import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, for_net, groups
 from tasknorm.nets import NormMaker
+from tasknorm.norms import Norm
+
+MANY = 256  # images of a context in bytes, beyond which they pass through nets in chunks
+CHUNK = 32
 
 
 class Outcome(NamedTuple):
@@ -59,6 +64,7 @@ class Learner(nn.Module):
         converted: pattern of the norms to convert when one training serves several norms; None for all norms.
         test_steps: number of inner steps at meta-test.
         reduction: whether a task's loss is the mean or the sum of its targets' cross-entropy.
+        chunk: how many examples pass through its nets at a time; None for all (see `in_chunks`).
     """
 
     label: ClassVar[str] = ""
@@ -71,6 +77,7 @@ class Learner(nn.Module):
     converted: ClassVar[str | None] = None
     test_steps: int = 1
     reduction: Literal["mean", "sum"] = "mean"
+    chunk: int | None = None
 
     # What it computes
 
@@ -78,11 +85,12 @@ class Learner(nn.Module):
         """Logits `(tasks, target, way)` of tasks of one shape."""
         raise NotImplementedError(f"{type(self).__name__} cannot predict; define `logits`, or `forward` and `learn`")
 
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context, for targets that come later, as at meta-test.
 
         Args:
-            context_x: images `(context, ...)`, floats scaled as in training; a tensor or a numpy array.
+            context_x: images `(context, ...)`, floats scaled as in training; a tensor or a numpy array. Or images that
+                are made in parts, which pass through the nets in chunks.
             context_y: labels `(context,)`, integers from 0 to way - 1 without gaps; a tensor, an array or a list.
 
         Raises:
@@ -108,17 +116,23 @@ class Learner(nn.Module):
         pixels = list(class_pixels(context, preparation).values())
         labels = torch.arange(len(names)).repeat_interleave(torch.tensor([len(each) for each in pixels]))
         images = torch.cat(pixels)
+        pixels.clear()  # the context is there once
         outputs = getattr(self.target_net, "way", None)
         if outputs is not None and outputs != len(names):
             raise DataError(
                 f"{self.label}'s classifier was trained for {outputs} classes, got {len(names)}; give images of "
                 f"{outputs} classes, or train with way={len(names)}"
             )
-        predictor = self.adapt(for_net(self.target_net, preparation.scaled(images)), labels)
+        predictor = self.adapt(self.prepared(images, preparation), labels)
         predictor.names, predictor.preparation, predictor.learner = names, preparation, self.label or None
         if self.learns_again and not forget:
             predictor.adapted.kept = Kept.of(self, predictor.net, images, labels)
         return predictor
+
+    def prepared(self, images: Tensor, preparation: Preparation) -> Tensor | InParts:
+        """Images in bytes `(images, channels, size, size)` as `adapt` takes them: many of them in parts."""
+        parts = InParts(images, lambda some: for_net(self.target_net, preparation.scaled(some)), self.chunk or CHUNK)
+        return parts if len(images) > MANY else parts.rows(slice(None))
 
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets, `(target, way)`."""
@@ -177,6 +191,18 @@ class Learner(nn.Module):
     def own_options(self) -> dict[str, bool | int]:
         """Own settings with which `of` makes a learner of the same networks; none by default."""
         return {}
+
+    def in_chunks(self, examples: int, *, lean: bool = False) -> Self:
+        """Make its nets take their batches a chunk of examples at a time (see `tasknorm.chunked`).
+
+        Raises:
+            ValueError: if the number is not positive, or a net cannot be divided into chunks.
+        """
+        for net in self.children():
+            if any(isinstance(module, Norm) for module in net.modules()):
+                chunked(net, examples, lean=lean)
+        self.chunk = examples
+        return self
 
     # What it declares about itself, for the settings and commands
 

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tasknorm.chunks import InParts, fitted, unchunked, whole
 from tasknorm.episode import Episode
 from tasknorm.learners.asked import Asked, Values
 from tasknorm.learners.classifier_loop import ClassifierLoop, check_classifier
@@ -198,16 +199,17 @@ class MAML(Learner):
         return [self.steps([episode], sizes=each)[0] for episode, each in zip(episodes, sizes, strict=True)]
 
     @torch.no_grad()
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
-        context_x, context_y, way = given_context(self.net, context_x, context_y)
+        given, context_y, way = given_context(self.net, context_x, context_y)
         check_way(self.net, way)
         learner = copy.deepcopy(self).eval()
+        context_x = whole(fitted(learner.net, given))
         adapted = learner._loop.adapted(context_x, context_y, learner.test_steps)
         learner.net.load_state_dict(adapted, strict=False)
         with context(learner.net):
             learner.net(context_x)
-        return Predictor(learner.net)
+        return Predictor(unchunked(learner.net))
 
     @classmethod
     def of(cls, net: nn.Module, norm: NormMaker, own: Mapping[str, Any], *, compiled: bool = False) -> Self:

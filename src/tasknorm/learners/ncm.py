@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasknorm.chunks import InParts
 from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.class_means import class_mean_logits, class_mean_predictor
 from tasknorm.learners.learner import Learner
@@ -52,7 +53,7 @@ class NCM(Learner):
         return class_mean_logits(self.net, tasks)
 
     @torch.no_grad()
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
         return class_mean_predictor(self.net, context_x, context_y)
 

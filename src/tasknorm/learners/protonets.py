@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from tasknorm.chunks import InParts
 from tasknorm.episode import Episode
 from tasknorm.learners.asked import META_DATASET, Asked, Values, meta_dataset_net
 from tasknorm.learners.calibration import best_temperature
@@ -89,7 +90,7 @@ class ProtoNets(Learner):
         return class_mean_logits(self.net, tasks, self.temperature)
 
     @torch.no_grad()
-    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context (see `Learner`)."""
         return class_mean_predictor(self.net, context_x, context_y, self.temperature)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tasknorm.chunks import InParts
 from tasknorm.episode import Episode
 from tasknorm.kernels import is_traced
 
@@ -150,22 +151,26 @@ def check_way(net: nn.Module, way: int) -> None:
         )
 
 
-def given_context(net: nn.Module, context_x: Any, context_y: Any) -> tuple[Tensor, Tensor, int]:
+def given_context(net: nn.Module, context_x: Any, context_y: Any) -> tuple[Tensor | InParts, Tensor, int]:
     """The images, labels and number of classes of a context, checked and as tensors.
 
     Args:
         net: the net that the images are for.
-        context_x: images `(context, ...)`, a tensor or an array (see `check_images`).
+        context_x: images `(context, ...)`, a tensor or an array (see `check_images`); or images that are made in parts,
+            which are then checked by the first.
         context_y: labels `(context,)`: a tensor, an array or a list of integers from 0 to way - 1.
 
     Raises:
         ValueError: if there is not one label for each image, or if images or labels cannot be used.
     """
-    images = check_images(net, context_x)
+    images = context_x if isinstance(context_x, InParts) else check_images(net, context_x)
+    if isinstance(images, InParts):
+        check_images(net, images.rows(slice(1)))
     labels = (context_y if isinstance(context_y, Tensor) else _as_tensor(context_y, "labels")).to(images.device)
-    if labels.shape != images.shape[:1]:
+    if labels.shape != (len(images),):
+        shape = tuple((images.images if isinstance(images, InParts) else images).shape)
         raise ValueError(
-            f"each context example needs one label, got images of shape {tuple(images.shape)} and labels of shape "
+            f"each context example needs one label, got images of shape {shape} and labels of shape "
             f"{tuple(labels.shape)}; pass labels of shape ({len(images)},)"
         )
     if len(images) == 0:
@@ -208,7 +213,7 @@ def _shape(episode: Episode) -> tuple[object, ...]:
 
 def _stacked(members: list[Episode]) -> Tasks:
     names = ("context_x", "context_y", "target_x", "target_y")
-    stacks = {name: torch.stack([getattr(episode, name) for episode in members]) for name in names}
+    stacks = {name: _stack([getattr(episode, name) for episode in members]) for name in names}
     tasks = Tasks(**stacks, way=members[0].way)
     for episode in members:
         check_context(episode.context_y)
@@ -219,3 +224,8 @@ def _stacked(members: list[Episode]) -> Tasks:
             "class the same number in the context and in the targets"
         )
     return tasks
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    """As `torch.stack`, without a copy of a single one."""
+    return tensors[0].unsqueeze(0) if len(tensors) == 1 else torch.stack(tensors)

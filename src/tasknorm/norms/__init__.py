@@ -9,7 +9,7 @@ from tasknorm.norms.group_norm import GN
 from tasknorm.norms.instance_norm import IN
 from tasknorm.norms.layer_norm import LN
 from tasknorm.norms.meta_batch_norm import MetaBN
-from tasknorm.norms.norm import Norm
+from tasknorm.norms.norm import Norm, Tables
 from tasknorm.norms.reptile_norm import RN
 from tasknorm.norms.running import RUNNING, RunningMean
 from tasknorm.norms.source_prior import SourcePrior
@@ -49,6 +49,7 @@ __all__ = [
     "Norm",
     "RunningMean",
     "SourcePrior",
+    "Tables",
     "TaskNorm",
     "TaskNormI",
     "TaskNormL",

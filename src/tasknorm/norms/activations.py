@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -26,6 +27,9 @@ class Remembered(NamedTuple):
     size: Tensor
 
 
+Read = Callable[[Tensor], tuple[Tensor, Moments]]  # as `instance_moments`
+
+
 class Activations:
     """The activations of one forward pass: each moment is computed when a norm first asks for it.
 
@@ -37,16 +41,26 @@ class Activations:
         remembered: what the norm has kept of a context, for the target phase.
         correct: whether variances are unbiased.
         norm: the norm's label, for messages.
+        read: takes the instance moments of the activations; another function than `instance_moments` where `a` stands
+            for activations that are never all there.
     """
 
     def __init__(
-        self, a: Tensor, phase: Phase | None, remembered: Remembered | None, *, correct: bool, norm: str
+        self,
+        a: Tensor,
+        phase: Phase | None,
+        remembered: Remembered | None,
+        *,
+        correct: bool,
+        norm: str,
+        read: Read = instance_moments,
     ) -> None:
         self.a = a
         self.phase = phase
         self.norm = norm
         self._remembered = remembered
         self._correct = correct
+        self._read = read
         self._biased: Moments | None = None
         self._first_batch: Batch | None = None
         self._context_rows: Tensor | None = None
@@ -145,7 +159,7 @@ class Activations:
 
     def _instance(self) -> Moments:
         if self._biased is None:
-            self.a, self._biased = instance_moments(self.a)
+            self.a, self._biased = self._read(self.a)
             if self._tasks > 1:
                 self._biased = Moments(*(self._by_task(table) for table in self._biased))
         return self._biased

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from tasknorm.kernels import at_least_float, can_standardise, is_traced, scale_shift, snapshot, standardised
+from tasknorm.kernels import (
+    at_least_float,
+    can_standardise,
+    instance_moments,
+    is_traced,
+    scale_shift,
+    snapshot,
+    standardised,
+)
 from tasknorm.moments import Moments, unbiased
-from tasknorm.norms.activations import Activations, Batch, Remembered
+from tasknorm.norms.activations import Activations, Batch, Read, Remembered
 from tasknorm.norms.refusals import (
     check_caller,
     check_class,
@@ -26,6 +34,14 @@ from tasknorm.phase import Phase
 Affine = bool | Literal["offset"]
 Running = Literal["moving", "fixed"]
 CONTEXT = ("context_mean", "context_var", "context_size")
+
+
+class Tables(NamedTuple):
+    """What a norm does to activations, `(a - mean) scale + shift`: tables that broadcast to `(N, C)`."""
+
+    mean: Tensor
+    scale: Tensor
+    shift: Tensor
 
 
 class Norm(nn.Module):
@@ -127,6 +143,24 @@ class Norm(nn.Module):
 
     def normalised(self, x: Tensor) -> Tensor:
         """`x`, which has been checked, as equation 2 makes it."""
+        a, tables = self._tables(x, instance_moments)
+        normalised = scale_shift(a.a, *tables)
+        return normalised.squeeze(-1) if x.ndim == 2 else normalised
+
+    def tables(self, x: Tensor, read: Read) -> Tables:
+        """What equation 2 does to activations that are never all there: their chunks are normalised one by one.
+
+        It is a pass like any other: running moments move, and a context is remembered.
+
+        Args:
+            x: stands for the activations: has their shape, dtype and device, and any values.
+            read: gives their instance moments (see `Activations`).
+        """
+        check_caller(self, x)
+        check_input(self, x)
+        return self._tables(x, read)[1]
+
+    def _tables(self, x: Tensor, read: Read) -> tuple[Activations, Tables]:
         phase = self.phase
         storing = phase if self.needs_context and phase is not None and phase.stores else None
         if storing is not None:
@@ -134,7 +168,12 @@ class Norm(nn.Module):
             if not is_traced() and not storing.weights:
                 storing.weights.extend(versions(storing.model))
         a = Activations(
-            x.unsqueeze(-1) if x.ndim == 2 else x, phase, self._remembered(), correct=self.unbiased, norm=self.label
+            x.unsqueeze(-1) if x.ndim == 2 else x,
+            phase,
+            self._remembered(),
+            correct=self.unbiased,
+            norm=self.label,
+            read=read,
         )
         moments = self.moments(a)
         if storing is not None:
@@ -145,8 +184,7 @@ class Norm(nn.Module):
         if self.weight is not None:
             scale = scale * self.weight.to(scale.dtype)
         shift = scale.new_zeros(1) if self.bias is None else self.bias.to(scale.dtype)
-        normalised = scale_shift(a.a, mean, scale, shift)
-        return normalised.squeeze(-1) if x.ndim == 2 else normalised
+        return a, Tables(mean, scale, shift)
 
     def by_own_sets(self, x: Tensor) -> tuple[Tensor, Batch] | None:
         """`x` with each set in it, `(sets n, C, h, w)`, normalised with its own moments, and the moments.
@@ -304,4 +342,4 @@ class Norm(nn.Module):
         return Remembered(Moments(self.context_mean.clone(), self.context_var.clone()), self.context_size.clone())
 
 
-__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm", "Running"]
+__all__ = ["Activations", "Affine", "Batch", "Moments", "Norm", "Running", "Tables"]

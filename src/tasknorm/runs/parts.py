@@ -65,7 +65,7 @@ def learner_of(settings: Settings, *, pretrained: bool = True, channels: int | N
     learner = settings.kind.of(net, norm_maker(settings), own, compiled=settings.compile)
     if settings.tuned == "small":
         freeze_large(learner)
-    return learner
+    return learner if settings.chunk is None else learner.in_chunks(settings.chunk, lean=settings.recompute)
 
 
 def task_of(

@@ -139,6 +139,11 @@ class Settings(BaseModel):
     recompute: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them, to save memory."
     )
+    chunk: int | None = about(
+        "Number of images that pass through the nets at a time, to save memory (with `recompute` still more); what is "
+        "learned differs by rounding alone. Default: all at once.",
+        ge=1,
+    )
     bf16: bool = Field(False, description="Compute in bfloat16 where that is safe.")
     compile: bool = Field(False, description="Compile the net with torch.compile; takes about a minute at the start.")
     device: Literal["auto", "cuda", "mps", "cpu"] = Field("auto", description="Device to compute on.")
@@ -225,8 +230,8 @@ class Settings(BaseModel):
 
     @property
     def machine(self) -> tuple[str, ...]:
-        """Names of the settings that may change when a run is resumed: they affect only its speed."""
-        return ("device", "workers", "tensorboard", *self.kind.machine_settings)
+        """Names of the settings that may change when a run is resumed: they affect only speed and memory."""
+        return ("device", "workers", "tensorboard", "chunk", *self.kind.machine_settings)
 
     @property
     def length(self) -> int:
@@ -362,6 +367,8 @@ class Settings(BaseModel):
             yield "compile", "recompute=True"
         if self.validate_every and not self.validation_tasks:
             yield "validation_tasks", f"validate_every={self.validate_every}"
+        if self.compile and self.chunk is not None:
+            yield "compile", f"chunk={self.chunk}"
         if self.accumulate > self.meta_batch:
             yield "accumulate", f"meta_batch={self.meta_batch}"
         if self.kind.meta_trained and not self.iterations:
