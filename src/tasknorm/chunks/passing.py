@@ -114,6 +114,7 @@ class _Pass:
                 self._normalise(norm, read)
             if keeps:
                 start, kept = cut, found
+                self._tables = {norm: tables for norm, tables in self._tables.items() if waits(norm) in kept}
         last = self._program.part(start, self._program.cuts)
         outputs = [values[self._program.output] for values in self._computed(last, kept)]
         return self._batch.joined(outputs)

@@ -20,6 +20,7 @@ from tasknorm.kernels import channels_last, images_channels_last, scale_shift
 from tasknorm.norms import Norm, Tables
 
 INPUT = "images"
+MOST_LEFT_OUT = 3  # cuts in a row, whose parts are computed once more for each of them
 Values = dict[str, Any]
 
 
@@ -113,20 +114,22 @@ class Program:
     def keeps(self, sizes: Mapping[str, int], *, lean: bool) -> list[bool]:
         """For each cut with norms, whether what is alive there is kept; otherwise it is made again from the cut before.
 
-        It is not kept if it is larger than what it is made from, and that was kept.
+        It is not kept if it is larger than what it is made from, unless that was not kept either.
 
         Args:
             sizes: how large each value is.
-            lean: do not keep what is as large, either.
+            lean: do not keep what is as large, either, and leave out up to three cuts in a row.
         """
-        kept, start = [True], 0
+        kept: list[bool] = []
+        start, left_out = 0, 0
         for cut in range(1, self.cuts):
             there = self.alive(start)
             new = sum(sizes[name] for name in self.alive(cut) if name not in there)
             old = sum(sizes[name] for name in self.part(start, cut).needs)
-            kept.append(not (kept[-1] and (new > old or (lean and new == old))))
-            start = cut if kept[-1] else start
-        return kept[1:]
+            grows = new >= old if lean else new > old
+            kept.append(not grows or left_out == (MOST_LEFT_OUT if lean else 1))
+            start, left_out = (cut, 0) if kept[-1] else (start, left_out + 1)
+        return kept
 
     def _steps(self) -> Iterator[Step]:
         """The values in their order; those of norms as late as they can be, since their inputs are kept anyway."""

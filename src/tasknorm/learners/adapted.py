@@ -162,3 +162,14 @@ def class_pixels(context: Mapping[str, Pictures], preparation: Preparation) -> d
         if not len(pixels):
             raise DataError(f"class {short(name)} needs at least one image, got none; add some, or leave the class out")
     return found
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """The parts, one after the other, as one tensor; the list is empty then, so that a context is in memory once."""
+    whole = torch.empty(sum(map(len, parts)), *parts[0].shape[1:], dtype=parts[0].dtype, device=parts[0].device)
+    start = len(whole)
+    while parts:
+        part = parts.pop()
+        start -= len(part)
+        whole[start : start + len(part)] = part
+    return whole

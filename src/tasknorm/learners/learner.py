@@ -17,7 +17,7 @@ from tasknorm.chunks import InParts, chunked
 from tasknorm.data import Pictures, Preparation
 from tasknorm.episode import Episode
 from tasknorm.errors import DataError
-from tasknorm.learners.adapted import Kept, checked_names, class_pixels
+from tasknorm.learners.adapted import Kept, checked_names, class_pixels, joined
 from tasknorm.learners.asked import Asked
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.tasks import Tasks, for_net, groups
@@ -115,8 +115,7 @@ class Learner(nn.Module):
             raise DataError(f"a task needs at least two classes, got {len(names)}; add images of another class")
         pixels = list(class_pixels(context, preparation).values())
         labels = torch.arange(len(names)).repeat_interleave(torch.tensor([len(each) for each in pixels]))
-        images = torch.cat(pixels)
-        pixels.clear()  # the context is there once
+        images = joined(pixels)
         outputs = getattr(self.target_net, "way", None)
         if outputs is not None and outputs != len(names):
             raise DataError(
