@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from types import MethodType
+import copy
 from typing import Any, TypeVar
 
 import torch
@@ -16,20 +15,6 @@ from tasknorm.kernels import is_traced
 from tasknorm.norms import Norm
 
 Net = TypeVar("Net", bound=nn.Module)
-CHUNKS = "_chunks"
-
-
-@dataclass
-class _Chunks:
-    """How a net is passed in chunks; copies of a net share it."""
-
-    examples: int
-    lean: bool
-    norms: list[str]
-    program: Program
-
-    def __deepcopy__(self, memo: Any) -> _Chunks:
-        return replace(self)
 
 
 def chunked(net: Net, examples: int, *, lean: bool = False) -> Net:
@@ -48,7 +33,7 @@ def chunked(net: Net, examples: int, *, lean: bool = False) -> Net:
         lean: keep only every other of these inputs where they do not grow: less memory, more time.
 
     Returns:
-        The net itself.
+        The net itself. Hooks of modules around its norms are not called.
 
     Raises:
         ValueError: if the number is not positive, or the net cannot be divided into chunks.
@@ -63,14 +48,13 @@ def chunked(net: Net, examples: int, *, lean: bool = False) -> Net:
         raise ValueError(f"a chunk must have a positive number of examples, got {examples!r}")
     if getattr(net, "_compiled_call_impl", None) is not None:
         raise ValueError(f"a compiled net cannot pass in chunks, got a compiled {type(net).__name__}; leave one out")
-    net.__dict__[CHUNKS] = _Chunks(examples, lean, _norms(net), Program(net))
-    net.__dict__["forward"] = MethodType(_forward, net)
+    net.__dict__["forward"] = _Forward(net, examples, lean=lean)
     return net
 
 
 def unchunked(net: Net) -> Net:
     """The net itself, as it was before `chunked`."""
-    if net.__dict__.pop(CHUNKS, None) is not None:
+    if isinstance(net.__dict__.get("forward"), _Forward):
         net.__dict__.pop("forward")
     return net
 
@@ -85,22 +69,41 @@ def fitted(net: nn.Module, images: Tensor | InParts) -> Tensor | InParts:
     return images
 
 
-def _forward(net: nn.Module, x: Tensor | InParts) -> Tensor:
-    plain = type(net).forward
-    if is_traced():
-        if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-            raise RuntimeError("a net in chunks cannot be compiled; leave compile or chunk out")
-        return plain(net, x)  # type: ignore[no-any-return]
-    chunks: _Chunks = net.__dict__[CHUNKS]
-    if chunks.norms != (norms := _norms(net)):  # of a net that was changed since
-        chunks.norms, chunks.program = norms, Program(net)
-    phase = next((module.phase for module in net.modules() if isinstance(module, Norm)), None)
-    tasks = 1 if phase is None else phase.tasks
-    size = max(1, chunks.examples // tasks)
-    if len(x) % tasks or len(x) <= size * tasks:
-        return plain(net, whole(x))  # type: ignore[no-any-return]
-    return passed(net, chunks.program, x, tasks, size, lean=chunks.lean)
+class _Forward:
+    """What takes the place of a net's forward; copies of a net share its graph."""
 
+    def __init__(self, net: nn.Module, examples: int, *, lean: bool) -> None:
+        self.net, self.examples, self.lean = net, examples, lean
+        self._norms: list[str] = []
+        self._program: Program | None = None
+        _ = self.program  # a net that cannot be divided is refused now
 
-def _norms(net: nn.Module) -> list[str]:
-    return [name for name, module in net.named_modules() if isinstance(module, Norm)]
+    @property
+    def program(self) -> Program:
+        """The net's graph, made anew if its norms are others by now."""
+        norms = [name for name, module in self.net.named_modules() if isinstance(module, Norm)]
+        if self._program is None or norms != self._norms:
+            self._norms, self._program = norms, Program(self.net)
+        return self._program
+
+    def __call__(self, x: Tensor | InParts) -> Tensor:
+        plain = type(self.net).forward
+        if is_traced():
+            if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+                raise RuntimeError("a net in chunks cannot be compiled; leave compile or chunk out")
+            return plain(self.net, x)  # type: ignore[no-any-return]
+        phase = next((module.phase for module in self.net.modules() if isinstance(module, Norm)), None)
+        tasks = 1 if phase is None else phase.tasks
+        size = max(1, self.examples // tasks)
+        if len(x) % tasks or len(x) <= size * tasks:
+            return plain(self.net, whole(x))  # type: ignore[no-any-return]
+        return passed(self.net, self.program, x, tasks, size, lean=self.lean)
+
+    def __deepcopy__(self, memo: Any) -> _Forward:
+        copied = copy.copy(self)
+        copied.net, copied._program = copy.deepcopy(self.net, memo), self._program
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For copy and pickle, to which a graph means nothing."""
+        return self.__dict__ | {"_program": None}

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tasknorm.chunks.changing import is_in_place
 from tasknorm.errors import one_line
 from tasknorm.kernels import channels_last, images_channels_last, scale_shift
 from tasknorm.norms import Norm, Tables
@@ -190,6 +191,8 @@ def _name(node: fx.Node) -> str:
 def _called(node: fx.Node, arguments: Any, options: Any, modules: Mapping[str, nn.Module]) -> Any:
     if node.op == "output":
         return arguments[0]
+    if arguments and is_in_place(node, modules):  # what is kept must stay as it is: it is used again
+        arguments = (arguments[0].clone(), *arguments[1:])
     if node.op == "call_module":
         return modules[str(node.target)](*arguments, **options)
     if node.op == "call_method":
@@ -232,12 +235,26 @@ def _traced(net: nn.Module) -> list[fx.Node]:
             f"({type(error).__name__}: {one_line(str(error))}); put what it cannot follow into a module without norms, "
             "or leave chunk out"
         ) from error
+    modules = dict(net.named_modules(remove_duplicate=False))
+    _check_changed(list(graph.nodes), modules, what)
     graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or node.op == "call_module")
     nodes = list(graph.nodes)
     if sum(node.op == "placeholder" for node in nodes) != 1:
         raise ValueError(f"chunks need a net that takes images alone, got {type(net).__name__}; wrap it in one")
-    modules = dict(net.named_modules(remove_duplicate=False))
     for node in nodes:
         if node.op == "call_module" and isinstance(modules[str(node.target)], Norm) and len(node.args) != 1:
             raise ValueError(f"chunks need norms that are called as norm(x), got {node.format_node()}; call it so")
     return nodes
+
+
+def _check_changed(nodes: list[fx.Node], modules: Mapping[str, nn.Module], what: str) -> None:
+    """Refuse a net that changes a value in place and then uses it by its old name: here it stays as it was."""
+    place = {node: number for number, node in enumerate(nodes)}
+    for node in nodes:
+        if not (node.args and isinstance(node.args[0], fx.Node) and is_in_place(node, modules)):
+            continue
+        if any(place[user] > place[node] for user in node.args[0].users):
+            raise ValueError(
+                f"{what} changes a value in place and then uses it as it was before, in {node.format_node()}; use the "
+                "result of the call instead, or leave chunk out"
+            )

@@ -37,6 +37,14 @@ def adapt(
             help="Exchange light and dark: for black drawings on white and a run on glyphs. Default: as in training.",
         ),
     ] = None,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of images that pass through the nets at a time, to save memory. Default: as in the run, or 32 "
+            "if there are more than 256.",
+        ),
+    ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")] = False,
 ) -> None:
     """Adapt a run's best weights to new classes, and write a predictor of them: one file that holds all it needs."""
@@ -44,7 +52,7 @@ def adapt(
         if out.suffix != ".safetensors":
             raise DataError(f"{out}: the file of a predictor must end in .safetensors; rename it")
         images = class_pictures(context, (lambda why: print(why, file=sys.stderr)) if skip_bad else None)
-        adapter = Adapter(run, norm)
+        adapter = Adapter(run, norm, chunk=chunk)
         if invert is not None:
             adapter.preparation = adapter.preparation.model_copy(update={"inverted": invert})
         predictor = adapter(images, forget=forget)

@@ -30,11 +30,18 @@ def evaluate(
     ] = None,
     tasks: Annotated[int, typer.Option(min=1, help="Number of test tasks.")] = 600,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Seed of the test tasks.")] = 0,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of images that pass through the nets at a time, to save memory. Default: as in the run.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Test a run's final and best weights, and say whether the result is transductive."""
     keep_freed_memory()
     with errors():
-        found = evaluated(run, targets.split(","), norm, tasks, seed)
+        found = evaluated(run, targets.split(","), norm, tasks, seed, chunk)
     if speaks():
         print(json.dumps([each.row() for each in found], indent=2) if as_json else "\n".join(map(str, found)))

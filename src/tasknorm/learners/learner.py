@@ -194,12 +194,20 @@ class Learner(nn.Module):
     def in_chunks(self, examples: int, *, lean: bool = False) -> Self:
         """Make its nets take their batches a chunk of examples at a time (see `tasknorm.chunked`).
 
+        Args:
+            examples: how many pass at a time; of tasks that pass together, a chunk holds as many of each.
+            lean: keep less for the backward pass, and compute more again.
+
         Raises:
-            ValueError: if the number is not positive, or a net cannot be divided into chunks.
+            ValueError: if the number is not positive, or a net is compiled or cannot be divided into chunks.
         """
-        for net in self.children():
-            if any(isinstance(module, Norm) for module in net.modules()):
-                chunked(net, examples, lean=lean)
+        if getattr(self, "compiled", False):
+            raise ValueError(f"{self.label}'s compiled passes take a batch whole; leave compiled or chunks out")
+        parts = [net for net in self.children() if any(isinstance(module, Norm) for module in net.modules())]
+        if not parts:
+            raise ValueError(f"chunks need a net with norms of tasknorm, and {self.label} has none; leave chunk out")
+        for net in parts:
+            chunked(net, examples, lean=lean)
         self.chunk = examples
         return self
 

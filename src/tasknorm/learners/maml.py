@@ -247,7 +247,10 @@ class MAML(Learner):
         elif settings.tested_ways != (settings.way,):
             yield "test_ways", f"way={settings.way}: {one_size}"
         if settings.recompute:
-            yield "recompute", "learner=maml, whose weights change within a task (to save memory, lower at_once)"
+            yield (
+                "recompute",
+                "learner=maml, whose weights change within a task (to save memory, lower at_once or set chunk)",
+            )
         if settings.compile and not settings.own.first_order:
             yield "compile", "first_order=False"
         if settings.own.anil and settings.compile:

@@ -10,7 +10,7 @@ from tasknorm.learners import Predictor
 from tasknorm.nets import is_backbone
 from tasknorm.runs.calibration import calibration_of
 from tasknorm.runs.candidates import candidate_of
-from tasknorm.runs.meta_test import check_serves, loaded, settings_of, weights_file
+from tasknorm.runs.meta_test import check_serves, in_chunks, loaded, settings_of, weights_file
 from tasknorm.settings import AS_IT_WAS
 from tasknorm.training import RunFolder
 
@@ -21,6 +21,8 @@ class Adapter:
     Args:
         folder: the run's folder.
         norm: one of the norms that share the run's training; the run's own if left out.
+        chunk: how many images pass through the nets at a time; if left out, as in the run, and 32 of a context of more
+            than 256.
 
     Attributes:
         learner: the learner, in `eval()`; of a learner with steps, it takes as many as did best on validation tasks.
@@ -35,9 +37,9 @@ class Adapter:
         WeightsError: if the run's weights are damaged.
     """
 
-    def __init__(self, folder: Path | str, norm: str | None = None) -> None:
+    def __init__(self, folder: Path | str, norm: str | None = None, *, chunk: int | None = None) -> None:
         files = RunFolder(Path(folder))
-        settings = settings_of(files).model_copy(update={"recompute": False, "compile": False})
+        settings = in_chunks(settings_of(files), chunk).model_copy(update={"recompute": False, "compile": False})
         self.norm = norm or settings.norm
         check_serves(settings, self.norm)
         self.preparation, self._calibration = calibration_of(settings, files, self.norm)
@@ -60,7 +62,12 @@ class Adapter:
 
 
 def adapted(
-    folder: Path | str, context: Mapping[str, Pictures], *, norm: str | None = None, forget: bool = False
+    folder: Path | str,
+    context: Mapping[str, Pictures],
+    *,
+    norm: str | None = None,
+    forget: bool = False,
+    chunk: int | None = None,
 ) -> Predictor:
     """A predictor of a run's best weights for new classes, which takes images as they are.
 
@@ -69,10 +76,11 @@ def adapted(
         context: images of each class by its name: paths, bytes of image files, Pillow images, arrays or tensors.
         norm: one of the norms that share the run's training; the run's own if left out.
         forget: leave the context out of the predictor, which then takes no more examples.
+        chunk: how many images pass through the nets at a time (see `Adapter`).
 
     Raises:
         SettingsError: if the folder holds no finished training, or the norm is not of its training.
         DataError: if an image cannot be read, or classes or names cannot be used.
         WeightsError: if the run's weights are damaged.
     """
-    return Adapter(folder, norm)(context, forget=forget)
+    return Adapter(folder, norm, chunk=chunk)(context, forget=forget)

@@ -140,13 +140,15 @@ def _timed(spent: dict[str, float], what: str) -> Iterator[None]:
     spent[what] += time.monotonic() - began
 
 
-def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int) -> list[Result]:
+def evaluated(
+    folder: Path, targets: Sequence[str], norm: str | None, tasks: int, seed: int, chunk: int | None = None
+) -> list[Result]:
     """Test the run in a folder (see `meta_test`).
 
     Raises:
         SettingsError: if the folder holds no finished training, or a choice is unknown.
     """
-    settings = settings_of(RunFolder(folder))
+    settings = in_chunks(settings_of(RunFolder(folder)), chunk)
     for come in targets:
         if come not in TARGETS:
             raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")
@@ -163,6 +165,11 @@ def evaluated(folder: Path, targets: Sequence[str], norm: str | None, tasks: int
     with connected(chosen_device(settings.device).type) as processes:
         found = meta_test(settings, folder, processes, norms=(norm or settings.norm,))
     return [Result.of_row(row) for row in found["accuracies"]]
+
+
+def in_chunks(settings: Settings, chunk: int | None) -> Settings:
+    """The settings with another number of images that pass at a time; as they are if None."""
+    return settings if chunk is None else settings.model_copy(update={"chunk": chunk, "compile": False})
 
 
 def settings_of(files: RunFolder) -> Settings:

@@ -65,7 +65,12 @@ def learner_of(settings: Settings, *, pretrained: bool = True, channels: int | N
     learner = settings.kind.of(net, norm_maker(settings), own, compiled=settings.compile)
     if settings.tuned == "small":
         freeze_large(learner)
-    return learner if settings.chunk is None else learner.in_chunks(settings.chunk, lean=settings.recompute)
+    if settings.chunk is None:
+        return learner
+    try:
+        return learner.in_chunks(settings.chunk, lean=settings.recompute)
+    except ValueError as error:
+        raise SettingsError(f"net={settings.net}: {error}") from None
 
 
 def task_of(

@@ -140,8 +140,8 @@ class Settings(BaseModel):
         False, description="Recompute activations in the backward pass instead of keeping them, to save memory."
     )
     chunk: int | None = about(
-        "Number of images that pass through the nets at a time, to save memory (with `recompute` still more); what is "
-        "learned differs by rounding alone. Default: all at once.",
+        "Number of images that pass through the nets at a time, so that large contexts need little memory, and less "
+        "with `recompute`; results differ by rounding alone. Default: all at once.",
         ge=1,
     )
     bf16: bool = Field(False, description="Compute in bfloat16 where that is safe.")
@@ -365,10 +365,10 @@ class Settings(BaseModel):
             yield "test_ways", "sampling=variable, where each task has its own way"
         if self.compile and self.recompute:
             yield "compile", "recompute=True"
+        if self.compile and self.chunk is not None:
+            yield "compile", f"chunk={self.chunk}: a compiled net takes its batches whole"
         if self.validate_every and not self.validation_tasks:
             yield "validation_tasks", f"validate_every={self.validate_every}"
-        if self.compile and self.chunk is not None:
-            yield "compile", f"chunk={self.chunk}"
         if self.accumulate > self.meta_batch:
             yield "accumulate", f"meta_batch={self.meta_batch}"
         if self.kind.meta_trained and not self.iterations:
