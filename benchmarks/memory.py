@@ -7,7 +7,7 @@ ratio is that of a step in chunks to a plain one at 500 context images: both in 
 
 LITE (Bronskill et al., 2021) keeps the graph of a random subset of the context and estimates the gradient from it. What
 it would need is given on paper, for a subset of 40 images: the plain step's memory at 40, on the line through what was
-measured. It cannot send gradients through the moments of the whole context.
+measured at the two smallest sizes. It cannot send gradients through the moments of the whole context.
 
 `adapt` is what `tasknorm adapt` does with CNAPs and the small ResNet once images are read: adapt, and write the
 predictor's file. There the number is the most that the whole process held.
@@ -187,9 +187,9 @@ def steps(arguments: argparse.Namespace, kept: Kept, learner: str, net: str) -> 
     found: Table = {
         kind: peaks(kept, learner, net, chunk, sizes) for kind, chunk in (("plain", None), ("chunked", arguments.chunk))
     }
-    known = {int(size): value for size, value in found["plain"].items() if value is not None}
-    if len(known) > 1:
-        found["lite_on_paper"] = round(line(known, SUBSET))
+    plain = {size: value for size in sizes[:2] if (value := found["plain"][str(size)]) is not None}
+    if len(plain) == 2:
+        found["lite_on_paper"] = round(line(plain, SUBSET))
     if arguments.repeats and TIMED in sizes:
         found["time_ratio"] = kept("time_ratio", learner, net, TIMED, arguments.chunk, arguments.repeats)
     return found
@@ -200,6 +200,29 @@ def adaptations(arguments: argparse.Namespace, kept: Kept) -> Table:
     found = {str(size): kept("adapted", size, arguments.chunk) for size in numbers(arguments.adapt)}
     table: Table = {size: each and each[0] for size, each in found.items()}
     return table | {"seconds": {size: each and each[1] for size, each in found.items()}}
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """What was measured, in Markdown."""
+    head = f"| learner | net | step | {' | '.join(f'{size:,}' for size in SIZES)} | time |"
+    lines = [head, "|---|---|---|" + "--:|" * (len(SIZES) + 1)]
+    for learner, label in (("cnaps", "CNAPs"), ("protonets", "ProtoNets")):
+        for net, found in results[learner].items():
+            for kind in ("plain", "chunked"):
+                cells = [found[kind].get(str(size)) for size in SIZES]
+                shown = ["-" if cell is None else f"{cell:,.0f}" for cell in cells]
+                ratio = found.get("time_ratio", "-") if kind == "chunked" else 1 if "time_ratio" in found else "-"
+                lines.append(f"| {label} | {net} | {kind} | {' | '.join(shown)} | {ratio} |")
+            lite = f"{found['lite_on_paper']:,}"
+            lines.append(f"| {label} | {net} | LITE | {' | '.join([lite] * len(SIZES))} | - |")
+    return "\n".join(lines)
+
+
+def adapt_words(results: Mapping[str, Any]) -> str:
+    """What adapting takes, in words."""
+    found = results["adapt"]
+    small, large = (f"{found[size]:,.0f} MB and {found['seconds'][size]:,.0f} s" for size in ("1000", "10000"))
+    return f"{small} of one core for 1,000 images, {large} for 10,000"
 
 
 def numbers(text: str) -> list[int]:

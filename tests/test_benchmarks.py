@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import layers
+import memory
 import tasknorm
 
 ROOT = Path(__file__).parents[1]
@@ -111,3 +112,33 @@ def test_the_speed_of_maml_is_what_was_measured() -> None:
     assert f"{compiled} times the speed of the better of `higher` and `torchopt`." in told("README.md")
     better = "times the speed of the better of `higher` and `torchopt` compiled"
     assert f"{compiled} {better}, and {eager} times" in told("docs/fast.md")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_measures_both_steps_in_processes_of_their_own(tmp_path: Path) -> None:
+    words = ("--sizes", "2,4", "--learners", "protonets", "--nets", "resnet-small", "--adapt", "20", "--chunk", "2")
+    found = measured("memory", *words, "--kept", str(tmp_path / "kept.json"))
+    assert set(found["protonets"]["resnet-small"]) == {"plain", "chunked", "lite_on_paper"}
+    assert set(found["protonets"]["resnet-small"]["plain"]) == {"2", "4"}
+    assert found["adapt"]["20"] > 0
+    assert found == measured("memory", *words, "--kept", str(tmp_path / "kept.json"))  # nothing is measured again
+
+
+def test_large_contexts_take_as_little_memory_as_they_should() -> None:
+    found = json.loads((ROOT / "results" / "memory.json").read_text())
+    small = found["cnaps"]["resnet-small"]
+    assert small["chunked"]["500"] <= 1200
+    assert (small["chunked"]["1000"] - small["chunked"]["500"]) / 500 <= 1.5
+    assert small["time_ratio"] <= 2.3
+    for learner in ("cnaps", "protonets"):
+        for rows in found[learner].values():
+            largest = max(rows["plain"], key=lambda size: (rows["plain"][size] or 0, int(size)))
+            assert rows["chunked"][largest] < rows["plain"][largest]
+    assert found["adapt"]["10000"] <= 1.5 * found["adapt"]["1000"]
+
+
+def test_the_page_on_large_contexts_says_what_was_measured() -> None:
+    found = json.loads((ROOT / "results" / "memory.json").read_text())
+    text = (ROOT / "docs" / "large_contexts.md").read_text()
+    assert memory.table(found) in text
+    assert memory.adapt_words(found) in " ".join(text.split())

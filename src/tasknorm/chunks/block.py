@@ -37,12 +37,13 @@ class Block:
     def add(self, value: Tensor) -> None:
         """Place the value of the next chunk."""
         start = self._starts[-1]
-        self._chunks.append(_Placed.apply(value, _rows(self._memory, start, len(value))))
+        place = _rows(self._memory, start, len(value))
+        self._chunks.append(_Placed.apply(value, place))  # type: ignore[no-untyped-call]
         self._starts.append(start + len(value))
 
     def whole(self) -> Tensor:
         """The values of all chunks, one after the other."""
-        whole: Tensor = _Whole.apply(self._memory, *self._chunks)
+        whole: Tensor = _Whole.apply(self._memory, *self._chunks)  # type: ignore[no-untyped-call]
         self._chunks.clear()
         return whole
 
@@ -58,9 +59,9 @@ class Block:
             self._whole = self.whole()
         if not self._gradient.opened:
             assert self._whole is not None
-            self._whole = _Opened.apply(self._whole, self._gradient)
-        start = self._starts[chunk]
-        taken: Tensor = _Taken.apply(self._whole, start, self._starts[chunk + 1] - start, self._gradient)
+            self._whole = _Opened.apply(self._whole, self._gradient)  # type: ignore[no-untyped-call]
+        start, end = self._starts[chunk : chunk + 2]
+        taken: Tensor = _Taken.apply(self._whole, start, end - start, self._gradient)  # type: ignore[no-untyped-call]
         return taken
 
 

@@ -71,6 +71,7 @@ class CNAPs(Learner):
     own_settings = CNAPsSettings
     wants_pretrained = True
     learns_again = True
+    takes_parts = True
     converted = "extractor.*"
     reduction: Literal["mean", "sum"] = "sum"
 

@@ -60,6 +60,7 @@ class Learner(nn.Module):
         has_steps: whether it predicts after each of several inner steps, as MAML does.
         learns_again: whether adapting from an adapted net gives what adapting from the learner's own net gives, so that
             its predictors can learn more examples later.
+        takes_parts: whether `adapt` also takes images that are made in parts (see `tasknorm.chunks.InParts`).
         machine_settings: names of its own settings that change only memory and speed.
         converted: pattern of the norms to convert when one training serves several norms; None for all norms.
         test_steps: number of inner steps at meta-test.
@@ -73,6 +74,7 @@ class Learner(nn.Module):
     wants_pretrained: ClassVar[bool] = False
     has_steps: ClassVar[bool] = False
     learns_again: ClassVar[bool] = False
+    takes_parts: ClassVar[bool] = False
     machine_settings: ClassVar[tuple[str, ...]] = ()
     converted: ClassVar[str | None] = None
     test_steps: int = 1
@@ -85,12 +87,12 @@ class Learner(nn.Module):
         """Logits `(tasks, target, way)` of tasks of one shape."""
         raise NotImplementedError(f"{type(self).__name__} cannot predict; define `logits`, or `forward` and `learn`")
 
-    def adapt(self, context_x: Tensor | InParts, context_y: Tensor) -> Predictor:
+    def adapt(self, context_x: Tensor, context_y: Tensor) -> Predictor:
         """A predictor for the task of this context, for targets that come later, as at meta-test.
 
         Args:
-            context_x: images `(context, ...)`, floats scaled as in training; a tensor or a numpy array. Or images that
-                are made in parts, which pass through the nets in chunks.
+            context_x: images `(context, ...)`, floats scaled as in training; a tensor or a numpy array. A learner that
+                `takes_parts` also gets large contexts as `InParts`.
             context_y: labels `(context,)`, integers from 0 to way - 1 without gaps; a tensor, an array or a list.
 
         Raises:
@@ -128,10 +130,10 @@ class Learner(nn.Module):
             predictor.adapted.kept = Kept.of(self, predictor.net, images, labels)
         return predictor
 
-    def prepared(self, images: Tensor, preparation: Preparation) -> Tensor | InParts:
+    def prepared(self, images: Tensor, preparation: Preparation) -> Any:
         """Images in bytes `(images, channels, size, size)` as `adapt` takes them: many of them in parts."""
         parts = InParts(images, lambda some: for_net(self.target_net, preparation.scaled(some)), self.chunk or CHUNK)
-        return parts if len(images) > MANY else parts.rows(slice(None))
+        return parts if self.takes_parts and len(images) > MANY else parts.rows(slice(None))
 
     def forward(self, episode: Episode) -> Tensor:
         """Logits of the episode's targets, `(target, way)`."""

@@ -101,6 +101,7 @@ class MAML(Learner):
     label = "MAML"
     own_settings = MAMLSettings
     has_steps = True
+    takes_parts = True
     machine_settings = ("at_once",)
 
     def __init__(

@@ -38,6 +38,7 @@ class NCM(Learner):
     meta_trained = False
     wants_pretrained = True
     learns_again = True
+    takes_parts = True
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()

@@ -69,6 +69,7 @@ class ProtoNets(Learner):
     label = "ProtoNets"
     own_settings = ProtoNetsSettings
     learns_again = True
+    takes_parts = True
 
     def __init__(
         self, net: nn.Module, *, reduction: Literal["mean", "sum"] = "mean", temperature: bool = False
