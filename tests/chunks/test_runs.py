@@ -49,7 +49,7 @@ SHORT = {"iterations": 3, "test_tasks": 0, "validate_every": 0}
         {},
         {"recompute": True},
         {"accumulate": 2},
-        {"sampling": "variable", "max_context": 20, "filters": None},
+        {"sampling": "variable", "max_context": 20, "max_way": 9, "filters": None},
         {"learner": "maml"},
     ],
     ids=str,

@@ -12,6 +12,7 @@ from tasknorm.cli.exit_codes import errors
 from tasknorm.data import class_pictures
 from tasknorm.errors import DataError, at
 from tasknorm.learners import Predictor
+from tasknorm.machine import return_freed_memory
 from tasknorm.runs import Adapter
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -48,6 +49,7 @@ def adapt(
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out images that cannot be read.")] = False,
 ) -> None:
     """Adapt a run's best weights to new classes, and write a predictor of them: one file that holds all it needs."""
+    return_freed_memory()
     with errors():
         if out.suffix != ".safetensors":
             raise DataError(f"{out}: the file of a predictor must end in .safetensors; rename it")

@@ -16,17 +16,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import safetensors.torch
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from tasknorm.errors import DataError, SettingsError, WeightsError, at, one_line, reason, short
-from tasknorm.files import write_atomically
+from tasknorm.files import atomic_file
 from tasknorm.learners.about import FORMAT, About, LearnerMake, Tensors
 from tasknorm.learners.adapted import Adapted, Kept, checked_names
 from tasknorm.learners.file_checks import check_classifier, check_context, check_features, check_tensors
+from tasknorm.learners.tensors_file import write_tensors
 from tasknorm.machine import open_regular
 from tasknorm.nets import net_make, norm_make
 from tasknorm.norms import NORMS, Norm
@@ -62,8 +62,8 @@ def write_predictor(file: Path, adapted: Adapted, said: Mapping[str, Any]) -> No
         sha256="",
         **said,
     ).signed(tensors)
-    # One entry: safetensors keeps several in no order, and equal predictors are to be equal files.
-    write_atomically(file, safetensors.torch.save(tensors, {"about": about.model_dump_json()}))
+    with atomic_file(file) as opened:
+        write_tensors(opened, tensors, {"about": about.model_dump_json()})
 
 
 def read_predictor(file: Path, net: nn.Module | str | None) -> tuple[Adapted, About | None]:
