@@ -2,8 +2,8 @@
 
 CNAPs and ProtoNets with TaskNorm-I on images of 84 pixels, 40 targets, one task. Each number is the most memory that a
 process of its own held during its first step, beyond what it held before, in megabytes (10^6 bytes). It is null where
-it would be more than 10 GB, as the line through the two sizes before says. The time ratio is that of a step in chunks
-to a plain one at 500 context images: both in turn in one process, medians.
+it would be more than 10 GB, as the line through the two sizes before says, or was not asked for. The time ratio is
+that of a step in chunks to a plain one at 500 context images: both in turn in one process, medians.
 
 LITE (Bronskill et al., 2021) keeps the graph of a random subset of the context and estimates the gradient from it. What
 it would need is given on paper, for a subset of 40 images: the plain step's memory at 40, on the line through what was
@@ -37,7 +37,7 @@ from torch import Tensor
 from tasknorm import NORMS, Episode
 from tasknorm.data import Preparation, Prepared
 from tasknorm.learners import CNAPs, Learner, ProtoNets
-from tasknorm.machine import keep_freed_memory, return_freed_memory
+from tasknorm.machine import return_freed_memory
 from tasknorm.nets import resnet18, resnet_small
 
 NORM = NORMS["TaskNorm-I"]
@@ -89,8 +89,6 @@ def memory(name: str) -> float:
 
 def measure(learner: str, net: str, context: int, chunk: int | None) -> float:
     """Megabytes that one step needs, in this process."""
-    if chunk is not None:
-        return_freed_memory()  # as the commands do
     step = step_of(learner_of(learner, net, chunk), episode(context))
     before = memory("VmRSS")
     step()
@@ -104,7 +102,6 @@ def time_ratio(learner: str, net: str, context: int, chunk: int, repeats: int) -
     seconds: list[list[float]] = [[], []]
     for _ in range(repeats + 1):
         for step, spent in zip(steps, seconds, strict=True):
-            (keep_freed_memory if spent is seconds[0] else return_freed_memory)()  # as the commands do
             began = time.process_time()
             step()
             spent.append(time.process_time() - began)
@@ -183,7 +180,7 @@ def peaks(kept: Kept, learner: str, net: str, chunk: int | None, sizes: Sequence
             megabytes = kept("measure", learner, net, size, chunk)
             if megabytes is not None:
                 found[size] = megabytes
-    return {str(size): found.get(size) for size in sizes}
+    return {str(size): found.get(size) for size in sorted({*SIZES, *sizes})}
 
 
 def steps(arguments: argparse.Namespace, kept: Kept, learner: str, net: str) -> Table:

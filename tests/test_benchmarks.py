@@ -119,7 +119,8 @@ def test_memory_measures_both_steps_in_processes_of_their_own(tmp_path: Path) ->
     words = ("--sizes", "10", "--learners", "protonets", "--nets", "resnet-small", "--adapt", "20", "--chunk", "2")
     found = measured("memory", *words, "--kept", str(tmp_path / "kept.json"))
     assert set(found["protonets"]["resnet-small"]) == {"plain", "chunked"}
-    assert set(found["protonets"]["resnet-small"]["plain"]) == {"10"}
+    plain = found["protonets"]["resnet-small"]["plain"]
+    assert [size for size, megabytes in plain.items() if megabytes is not None] == ["10"]
     assert found["adapt"]["20"] > 0
     assert found == measured("memory", *words, "--kept", str(tmp_path / "kept.json"))  # nothing is measured again
 

@@ -10,7 +10,7 @@ import typer
 
 from tasknorm.cli.exit_codes import errors, speaks
 from tasknorm.cli.flags import Json
-from tasknorm.machine import keep_freed_memory, return_freed_memory
+from tasknorm.machine import keep_freed_memory
 from tasknorm.runs import evaluated
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -40,7 +40,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Test a run's final and best weights, and say whether the result is transductive."""
-    (keep_freed_memory if chunk is None else return_freed_memory)()
+    if chunk is None:
+        keep_freed_memory()
     with errors():
         found = evaluated(run, targets.split(","), norm, tasks, seed, chunk)
     if speaks():

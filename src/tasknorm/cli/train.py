@@ -11,7 +11,7 @@ import typer
 
 from tasknorm.cli.exit_codes import errors, speaks
 from tasknorm.cli.flags import given, with_settings
-from tasknorm.machine import keep_freed_memory, return_freed_memory
+from tasknorm.machine import keep_freed_memory
 from tasknorm.runs import Result, run_of, settled
 from tasknorm.settings import Settings
 
@@ -35,7 +35,8 @@ def train(
     """
     with errors():
         wanted = settled(Settings, given(settings), out, resume, config)
-        (keep_freed_memory if wanted.chunk is None else return_freed_memory)()
+        if wanted.chunk is None:  # in chunks, what is kept would have gaps that nothing fits into
+            keep_freed_memory()
         result = run_of(wanted, out).do()
     if speaks():
         for row in result["accuracies"]:
