@@ -114,7 +114,7 @@ def verb(*words: object) -> str:
 
 def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
     found = verb("tab:parameterization_maml", "--dry-run", "--out", tmp_path / "none")
-    assert "maml-omniglot-5-1-TaskNorm-I-independent-channel: 0 of 5000 iterations" in found
+    assert "maml-omniglot-5-1-TaskNorm-I-independent-channel: 0 of 7500 iterations" in found
     assert not (tmp_path / "none").exists()
     assert "independent-channel: 0 of 50 iterations" in verb("parameterization_maml", "--dry-run", "--part", "0.01")
 
