@@ -103,9 +103,9 @@ for axis in axes.flat:
     axis.spines[:].set_visible(False)
 for column in range(WAY):
     first = episode.context_y.tolist().index(column)
-    axes[0, column].imshow(1 - episode.context_x[first, 0], cmap="gray")
+    axes[0, column].imshow(1 - episode.context_x[first, 0].numpy(), cmap="gray")
     axes[0, column].set_title(f"class {column}", fontsize=9)
     for axis, i in zip(axes[1:, column], columns[column], strict=False):
-        axis.imshow(1 - episode.target_x[i, 0], cmap="gray")
+        axis.imshow(1 - episode.target_x[i, 0].numpy(), cmap="gray")
         axis.spines[:].set(visible=episode.target_y[i].item() != column, color="red", linewidth=2)
 plt.show()
