@@ -73,8 +73,9 @@ def test_the_words_of_the_figure_add_up() -> None:
 
 
 def test_the_first_picture_has_the_numbers_of_the_demo() -> None:
-    (line,) = [line.split() for line in (ROOT / "results" / "demo.txt").read_text().splitlines() if " TBN " in line[:12]]
-    numbers = tuple(float(word.partition("±")[0]) for word in line[1:3])
+    printed = (ROOT / "results" / "demo.txt").read_text().splitlines()
+    (row,) = [line.split() for line in printed if line.startswith(" TBN ")]
+    numbers = tuple(float(word.partition("±")[0]) for word in row[1:3])
     assert {norm: (a, b) for norm, a, b in demo_rows()}["TBN"] == numbers
     drawn = (ROOT / "docs" / "pictures" / "demo.svg").read_text()
     assert all(f">{number}<" in drawn for number in numbers)

@@ -107,6 +107,9 @@ def test_what_leads_nowhere_stops_the_build(page: str, tmp_path: Path) -> None:
     assert built(tmp_path, "site_name: x\nplugins: [autorefs, mkdocstrings]\n").returncode == 0
 
 
+SEARCHING = "document.activeElement.shadowRoot?.activeElement?.placeholder === 'Search'"
+
+
 def test_the_site(chromium: Any, tmp_path: Path) -> None:
     pytest.importorskip("zensical")
     for name in ("src", "docs"):
@@ -130,7 +133,12 @@ def test_the_site(chromium: Any, tmp_path: Path) -> None:
             _play(page, address)
             if width > 600:
                 page.goto(f"{address}index.html")
-                page.keyboard.press("Control+k")
+                page.wait_for_load_state("networkidle")
+                for _ in range(60):  # the page's script listens to keys some time after the page is there
+                    if not page.evaluate(SEARCHING):
+                        page.keyboard.press("Control+k")
+                        page.wait_for_timeout(500)
+                assert page.evaluate(SEARCHING)
                 page.keyboard.type("running averages")
                 page.get_by_text(re.compile(r"^\d+ results?$")).first.wait_for()
             assert troubles == []
