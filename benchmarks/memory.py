@@ -206,17 +206,18 @@ def adaptations(arguments: argparse.Namespace, kept: Kept) -> Table:
 
 def table(results: Mapping[str, Any]) -> str:
     """What was measured, in Markdown."""
-    head = f"| learner | net | step | {' | '.join(f'{size:,}' for size in SIZES)} | time |"
-    lines = [head, "|---|---|---|" + "--:|" * (len(SIZES) + 1)]
+    head = f"| net | step | {' | '.join(f'{size:,}' for size in SIZES)} | time |"
+    lines = [head, "|---|---|" + "--:|" * (len(SIZES) + 1)]
     for learner, label in (("cnaps", "CNAPs"), ("protonets", "ProtoNets")):
         for net, found in results[learner].items():
+            name = f"{label}, {'ResNet-18' if net == 'resnet18' else 'small'}"
             for kind in ("plain", "chunked"):
                 cells = [found[kind].get(str(size)) for size in SIZES]
                 shown = ["-" if cell is None else f"{cell:,.0f}" for cell in cells]
                 ratio = found.get("time_ratio", "-") if kind == "chunked" else 1 if "time_ratio" in found else "-"
-                lines.append(f"| {label} | {net} | {kind} | {' | '.join(shown)} | {ratio} |")
+                lines.append(f"| {name} | {kind} | {' | '.join(shown)} | {ratio} |")
             lite = f"{found['lite_on_paper']:,}"
-            lines.append(f"| {label} | {net} | LITE | {' | '.join([lite] * len(SIZES))} | - |")
+            lines.append(f"| {name} | LITE | {' | '.join([lite] * len(SIZES))} | - |")
     return "\n".join(lines)
 
 
