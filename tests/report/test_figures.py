@@ -17,6 +17,7 @@ from tasknorm.report.figures import (
 )
 from tasknorm.report.gallery import FIGURES, gallery
 from tasknorm.report.looks import INK, LOOKS
+from tasknorm.settings import Settings
 
 SHOTS = {n: {k: Accuracy(0.3 + k / 100, 0.01) for k in (1, 5, 10)} for n in ("TBN", "IN", "TaskNorm-I")}
 TARGETS = {
@@ -96,6 +97,8 @@ def test_the_gallery_has_every_figure_that_has_runs():
     assert {p.name for p in pictures} - set(FIGURES) == {"targets_maml", "targets_cnaps"}
     assert all(p.words.endswith(".") for p in pictures)
     assert gallery([record([], learner="maml", source="glyphs")]) == []
+    anil = [replace(r, settings=Settings.of(r.settings.values() | {"anil": True})) for r in shots]
+    assert gallery(anil) == []  # a variant of MAML stands in for it in no figure
 
 
 @pytest.mark.parametrize("lengths", [(1000, 300), (300, 1000)])

@@ -18,7 +18,7 @@ from tasknorm.report.figures import (
     scale_offset_lines,
     training_curves,
 )
-from tasknorm.report.lookup import DATA_SETS, extractor_alphas, trained_tasks, trainings
+from tasknorm.report.lookup import DATA_SETS, extractor_alphas, is_papers, trained_tasks, trainings
 from tasknorm.report.places import KINDS, Kind
 from tasknorm.report.published import published
 from tasknorm.runs import Record
@@ -37,6 +37,7 @@ FIGURES = ("maml_accuracy_vs_shot", *CURVES, "alpha_curves", "a_b_curves")
 
 def gallery(records: Sequence[Record]) -> list[Picture]:
     """Every figure of the paper for which there are runs, then accuracy by how targets arrive, for each learner."""
+    records = [record for record in records if is_papers(record)]
     found = [_against_shot(records), *(_curves(records, name) for name in CURVES), *_alphas(records)]
     found += [_by_targets(records, learner) for learner in LEARNERS]
     return [picture for picture in found if picture]

@@ -116,7 +116,7 @@ def index(records: Iterable[Record]) -> Index:
     """
     found: Index = defaultdict(list)
     for record in records:
-        for row in record.results if _is_papers(record) else ():
+        for row in record.results if is_papers(record) else ():
             key = Query(
                 record.settings.learner, (row.source,), row.way, row.shot, row.norm, row.targets, None, row.weights
             )
@@ -175,7 +175,7 @@ def trainings(records: Iterable[Record], learner: str, row: str, variable: bool)
         s = record.settings
         if (
             s.learner != learner
-            or not _is_papers(record)
+            or not is_papers(record)
             or (s.sampling == "variable") != variable
             or not _serves(record, row, variable)
         ):
@@ -186,7 +186,7 @@ def trainings(records: Iterable[Record], learner: str, row: str, variable: bool)
     return list(longest.values())
 
 
-def _is_papers(record: Record) -> bool:
+def is_papers(record: Record) -> bool:
     """Whether the run's learner is the one that its label names, not a variant of it."""
     kind = record.settings.kind
     return kind.title(record.settings.own) == kind.label
