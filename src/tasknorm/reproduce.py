@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def reproduce(
     say: Callable[[str], object] = tell,
     *,
     part: float = 1.0,
+    only: Sequence[str] = (),
 ) -> dict[str, str]:
     """Do the runs of some experiments that are not finished, then report on all in the folder (see `run_grid`).
 
@@ -33,11 +35,12 @@ def reproduce(
         experiments, scale: the experiments, and the size of their runs.
         folder, engine, processes, threads, say: as for `run_grid`.
         part: the share of each run's iterations to do; called again with a larger one, runs continue from there.
+        only: patterns of names, such as `maml-omniglot-20-*`: do the runs that fit one of them, and what they need.
 
     Returns:
         Why runs failed, by name.
     """
-    runs = _parts(experiments, scale, folder, part)
+    runs = _parts(experiments, scale, folder, part, only)
     unfinished = [run for run in runs if not run.at(folder).finished()]
     lacking = without_data(unfinished) if engine == "local" else {}  # other machines may have theirs
     there = [run for run in runs if run.name not in lacking]
@@ -84,15 +87,29 @@ def without_data(runs: Sequence[GridRun]) -> dict[str, str]:
     return needed | found
 
 
-def _parts(experiments: Sequence[Experiment], scale: str, folder: Path, part: float) -> list[GridRun]:
+def _parts(
+    experiments: Sequence[Experiment], scale: str, folder: Path, part: float, only: Sequence[str]
+) -> list[GridRun]:
     if not 0 < part <= 1:
         raise SettingsError(f"part must be a share of each run's iterations, above 0 and at most 1, got {part}")
-    return [run.part(part) for run in all_runs(experiments, scale, folder)]
+    return [run.part(part) for run in _only(all_runs(experiments, scale, folder), only)]
 
 
-def planned(experiments: Sequence[Experiment], scale: str, folder: Path, part: float = 1.0) -> Iterator[str]:
+def _only(runs: Sequence[GridRun], patterns: Sequence[str]) -> list[GridRun]:
+    """The runs whose name fits a pattern, and those that they need; all runs if there is no pattern."""
+    for pattern in patterns:
+        if not fnmatch.filter([run.name for run in runs], pattern):
+            raise SettingsError(f"no run is named {pattern!r}; the first of {len(runs)} is {runs[0].name!r}")
+    chosen = [run for run in runs if not patterns or any(fnmatch.fnmatchcase(run.name, each) for each in patterns)]
+    needed = {name for run in chosen for name in run.needs}
+    return [run for run in runs if run in chosen or run.name in needed]
+
+
+def planned(
+    experiments: Sequence[Experiment], scale: str, folder: Path, part: float = 1.0, only: Sequence[str] = ()
+) -> Iterator[str]:
     """The runs of some experiments, and how far each is."""
-    for run in _parts(experiments, scale, folder, part):
+    for run in _parts(experiments, scale, folder, part, only):
         state = (
             "finished"
             if run.at(folder).finished()

@@ -34,6 +34,10 @@ def reproduce(
     part: Annotated[
         float, typer.Option(help="Share of each run's iterations to do; a larger share later continues from there.")
     ] = 1.0,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Do only runs with this name, such as 'maml-omniglot-20-*'; may be given several times."),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List every table and figure, and run nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, and run nothing.")] = False,
 ) -> None:
@@ -42,9 +46,9 @@ def reproduce(
     with errors():
         chosen = [experiment(name) for name in experiments or names()]
         if list_ or dry_run:
-            lines = listed(chosen, scale, folder) if list_ else planned(chosen, scale, folder, part)
+            lines = listed(chosen, scale, folder) if list_ else planned(chosen, scale, folder, part, only or ())
             print("\n".join(lines))
             return
-        failed = reproduce_experiments(chosen, scale, folder, engine, processes, threads, part=part)
+        failed = reproduce_experiments(chosen, scale, folder, engine, processes, threads, part=part, only=only or ())
     if failed:
         raise typer.Exit(1)

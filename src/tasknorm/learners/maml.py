@@ -22,7 +22,7 @@ from tasknorm.learners.inner_loop import InnerLoop
 from tasknorm.learners.learner import Learner, Outcome, OwnSettings
 from tasknorm.learners.predictor import Predictor
 from tasknorm.learners.step_norms import State, StepNorms, later_norms
-from tasknorm.learners.tasks import Tasks, check_images, check_way, given_context, groups
+from tasknorm.learners.tasks import Tasks, check_images, check_way, given_context, groups, pixels
 from tasknorm.nets import NormMaker
 from tasknorm.norms import RunningMean
 from tasknorm.phase import context
@@ -38,6 +38,7 @@ ON_PHOTOS: Values = {
     "train_targets": 15,
     "clip": 10.0,
 }
+TOGETHER = 1 << 14  # pixels of a context up to which tasks are faster together on a CPU
 
 
 class MAMLSettings(OwnSettings):
@@ -50,7 +51,10 @@ class MAMLSettings(OwnSettings):
     test_steps: int | None = Field(None, ge=1, description="MAML: number of inner steps at meta-test.")
     first_order: bool | None = Field(None, description="MAML: treat inner gradients as constants (first-order MAML).")
     at_once: int | None = Field(
-        None, ge=1, description="MAML: largest number of tasks that run together; fewer need less memory."
+        None,
+        ge=1,
+        description="MAML: largest number of tasks that run together; fewer need less memory. "
+        "Default: all, or one if its context is large and the device a CPU.",
     )
     anil: bool | None = Field(
         None, description="MAML: adapt the classifier alone, on features computed once for each task (ANIL)."
@@ -82,8 +86,9 @@ class MAML(Learner):
         inner_steps: number of inner steps at meta-train.
         test_steps: number of inner steps at meta-test; `inner_steps` by default.
         first_order: treat the inner gradients as constants in the outer loop, as the TaskNorm paper does.
-        at_once: largest number of tasks that run together; fewer need less memory. In second order, `learn` computes
-            the gradients of so many tasks at once, and keeps no graph of them.
+        at_once: largest number of tasks that run together; fewer need less memory. By default all, but on a CPU one at
+            a time if contexts are large, which is then faster. In second order, `learn` computes the gradients of so
+            many tasks at once, and keeps no graph of them.
         anil: adapt the net's module `classifier` alone (ANIL, Raghu et al., 2020). All else in the net sees a task
             once, so that further steps cost next to nothing.
         step_norms: give each inner step norms of its own, which begin as copies of the net's: running moments, offset,
@@ -161,7 +166,7 @@ class MAML(Learner):
         logits: list[Tensor] = []
         loop = self._loop
         mean = _Running(loop, len(episodes))
-        for tasks in groups(episodes, self._at_once()):
+        for tasks in groups(episodes, self._at_once(episodes)):
             self._check(tasks)
             running = loop.norms.all_running()
             found, scores = loop.losses(tasks, self._steps(), running)
@@ -183,7 +188,7 @@ class MAML(Learner):
             sizes: sizes of the consecutive groups in which each task's targets arrive; all at once if left out.
         """
         logits: list[Tensor] = []
-        for tasks in groups(episodes, self._at_once()):
+        for tasks in groups(episodes, self._at_once(episodes)):
             self._check(tasks)
             arriving = sizes or [tasks.target_y.shape[1]]
             logits.extend(self._loop.step_logits(tasks, steps or self.test_steps, arriving))
@@ -268,8 +273,11 @@ class MAML(Learner):
     def _steps(self) -> int:
         return self.inner_steps if self.training else self.test_steps
 
-    def _at_once(self) -> int | None:
-        return self.at_once if self._loop.runs_together else 1
+    def _at_once(self, episodes: Sequence[Episode]) -> int | None:
+        if not self._loop.runs_together:
+            return 1
+        large = any(one.context_x.device.type == "cpu" and pixels(one.context_x) > TOGETHER for one in episodes)
+        return 1 if large and self.at_once is None else self.at_once
 
     def _check(self, tasks: Tasks) -> None:
         check_way(self.net, tasks.way)

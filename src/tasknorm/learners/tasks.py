@@ -88,6 +88,11 @@ def groups(episodes: Sequence[Episode], at_once: int | None = None) -> Iterator[
     yield _stacked(members)
 
 
+def pixels(images: Tensor) -> int:
+    """Number of pixels of all images `(images, channels, ...)`."""
+    return images[:, :1].numel()
+
+
 def accuracy(logits: Tensor, labels: Tensor) -> float:
     """Share of targets whose largest logit is that of their class."""
     return float((logits.argmax(-1) == labels).double().mean())
