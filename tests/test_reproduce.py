@@ -119,6 +119,27 @@ def test_a_dry_run_names_the_runs_and_does_nothing(tmp_path):
     assert "independent-channel: 0 of 50 iterations" in verb("parameterization_maml", "--dry-run", "--part", "0.01")
 
 
+def test_runs_are_chosen_by_name_with_what_they_need(tmp_path):
+    found = verb("maml_results", "--dry-run", "--only", "maml-omniglot-20-*", "--only", "maml-mini_imagenet-5-1-LN")
+    names = [line.partition(":")[0] for line in found.splitlines()]
+    assert len(names) == 2 * 7 + 1
+    assert names[-1] == "maml-mini_imagenet-5-1-LN"
+    assert all(name.startswith("maml-omniglot-20-") for name in names[:-1])
+    found = verb("cnaps_meta_dataset", "--dry-run", "--only", "*-LN", "--out", tmp_path / "none")
+    assert [line.partition(":")[0] for line in found.splitlines()] == [
+        "pretrain-tiny_imagenet-resnet-small",
+        "cnaps-meta_dataset-LN",
+    ]
+
+
+def test_a_name_that_no_run_has_is_refused(tmp_path):
+    words = ["reproduce", "maml_results", "--only", "maml-omniglot-22-*", "--out", str(tmp_path / "grid")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "no run is named 'maml-omniglot-22-*'; the first of 42 is 'maml-omniglot-5-1-CBN'" in result.stderr
+    assert not (tmp_path / "grid").exists()
+
+
 def test_without_their_data_runs_are_not_begun(tmp_path, monkeypatch):
     monkeypatch.setenv("TASKNORM_DATA", str(tmp_path / "no data"))
     said: list[str] = []

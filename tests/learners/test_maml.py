@@ -75,6 +75,17 @@ def test_losses_and_gradients(label: str, first_order: bool, steps: int, at_once
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-6, atol=1e-8, msg=name)
 
 
+@pytest.mark.parametrize(("shot", "at_once", "passes"), [(2, None, 2), (5, None, 6), (5, 3, 2)])
+def test_tasks_with_large_contexts_run_one_at_a_time_unless_asked(shot: int, at_once: int | None, passes: int) -> None:
+    model, together = learner("TaskNorm-I", at_once=at_once), learner("TaskNorm-I", at_once=3)
+    tasks = [double(task) for task in episodes(0, 3, shot=shot)]
+    seen: list[int] = []
+    model.net.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
+    losses = model.learn(tasks).losses
+    assert len(seen) == passes  # of the contexts, then of contexts and targets
+    torch.testing.assert_close(losses, together.learn(tasks).losses)
+
+
 @pytest.mark.parametrize("label", ["CBN", "TaskNorm-I"])
 def test_orders_agree_on_losses_and_running_moments(label: str) -> None:
     """They differ in their gradients alone; second order has kernels of its own for CBN."""
