@@ -27,7 +27,7 @@ NOT_RUN = {
     "howto/photos.md": ["runs with other photos in tests/cli"] * 2,
     "howto/pretrained.md": ["downloads weights and needs your photos", "takes minutes"],
     "howto/serve.md": ["needs your photos"],
-    "howto/train.md": ["takes an hour", "needs Meta-Dataset's sources", "takes a day"],
+    "howto/train.md": ["takes an hour", "needs Meta-Dataset's sources", "takes hours"],
     "pretrained.md": ["needs your photos and minutes"] * 2,
     "play.md": ["opens a browser", "takes nine minutes"],
     "serve.md": ["needs a run of yours", *["How to serve runs the like"] * 3],
