@@ -46,7 +46,8 @@ class Progress:
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
             self._bar.update(self._task, completed=self.total)
-        self._bar.stop()
+        if not self._bar.disable:  # rich before 14.3 prints an empty line here even without a bar
+            self._bar.stop()
 
     def update(self, done: int, words: str = "", left: float | None = None) -> None:
         """Note how much is done.

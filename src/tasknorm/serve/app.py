@@ -113,7 +113,7 @@ def _add_predictors(app: FastAPI, service: Service) -> None:
         """The classes of a predictor, and whether it is transductive."""
         return await service.describe(id)
 
-    @app.delete("/predictors/{id}", status_code=204)
+    @app.delete("/predictors/{id}", status_code=204, response_model=None)
     async def delete_a_predictor(id: str) -> None:
         """Delete a predictor and its file."""
         await service.remove(id)
