@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+from torch.utils.checkpoint import checkpoint
 
 from tasknorm.chunks.block import Block
 from tasknorm.chunks.column import Column
@@ -128,7 +128,6 @@ class _Pass:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             part = program.part(0, program.cuts)
             values = run(part, {INPUT: images} | self._constants, dict.fromkeys(program.norms), self._modules)
-        torch.clear_autocast_cache()  # or old versions of torch go on with weights that were cast without gradients
         sizes = {name: value.numel() if isinstance(value, Tensor) else 0 for name, value in values.items()}
         return program.plans.setdefault(key, program.keeps(sizes, lean=self._lean))
 
@@ -191,11 +190,7 @@ class _Pass:
             tables = {norm: self._tables[norm][chunk] for norm in part.norms}
             if self._graph:
                 contexts = partial(_contexts, restored)
-                # Moments are all that `last` computes: to stop early there spares nothing, and in old versions of torch
-                # it leaves what was computed in a cycle, to be freed who knows when.
-                with nullcontext() if last is None else set_checkpoint_early_stop(False):
-                    made = checkpoint(compute, chunk, device, needed, tables, use_reentrant=False, context_fn=contexts)
-                yield made
+                yield checkpoint(compute, chunk, device, needed, tables, use_reentrant=False, context_fn=contexts)
             else:
                 yield compute(chunk, device, needed, tables)
 

@@ -145,9 +145,7 @@ def plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
 def plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """`scale_shift` for any layout: one multiplication and one addition for each number, as in batch norm."""
     scale, shift = over_space(scale, a), over_space(shift - mean * scale, a)
-    made = at_least_float(a) * scale + shift
-    # In torch 2.7's exporter, what `to` returns may not be changed in place, as networks with shortcuts do.
-    return made if made.dtype == a.dtype else made.to(a.dtype)
+    return (at_least_float(a) * scale + shift).to(a.dtype)
 
 
 def _plain_row_sums(g: Tensor, a: Tensor, mean: Tensor, rows: int) -> tuple[Tensor, Tensor]:
