@@ -113,7 +113,14 @@ class TestCalibration:
     @pytest.mark.parametrize("damage", ["missing", "empty", "other", "stale", "deep"])
     def test_it_is_made_again_where_it_is_missing_or_of_other_weights(self, copied: Path, damage: str) -> None:
         files = RunFolder(copied / "tbn")
-        task, before = by_class(test_episode(settings_of(files), 0)), json.loads(files.calibration.read_text())
+        task, of_run = by_class(test_episode(settings_of(files), 0)), json.loads(files.calibration.read_text())
+        files.calibration.unlink()
+        adapted(copied / "tbn", task)
+        before = json.loads(files.calibration.read_text())
+        # Weights that were read lie otherwise in memory than trained ones, and some processors then round otherwise:
+        # what TBN makes of one image's small maps is rounding errors divided by their deviation.
+        for made, again in zip(of_run["norms"]["TBN"].values(), before["norms"]["TBN"].values(), strict=True):
+            assert made == again or made["temperature"] == pytest.approx(again["temperature"], rel=1e-3)
         if damage == "missing":
             files.calibration.unlink()
         elif damage == "stale":
