@@ -36,7 +36,7 @@ def reproduce(
     ] = 1.0,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Do only runs with this name, such as 'maml-omniglot-20-*'; may be given several times."),
+        typer.Option(help="Names of the runs to do, such as 'maml-omniglot-20-*'; repeat it for more. Default: all."),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List every table and figure, and run nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, and run nothing.")] = False,
