@@ -43,6 +43,28 @@ def test_two_processes_equal_one(tmp_path):
             torch.testing.assert_close(two[name], value, rtol=1e-4, atol=slack, msg=f"{iteration}: {name}")
 
 
+# Trains, as the command line does, and says how many threads of the connection are left.
+COUNTS = """
+import sys
+from pathlib import Path
+from tasknorm.cli import app
+app(sys.argv[1:], standalone_mode=False)
+print("left:", sum("gloo" in (task / "comm").read_text() for task in Path("/proc/self/task").iterdir()))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc lists threads")
+def test_no_thread_outlives_the_connection(tmp_path):
+    # One that does may let go of a tensor while Python ends, which aborts the process now and then.
+    script = tmp_path / "counts.py"
+    script.write_text(COUNTS)
+    settings = flags(tiny(iterations=2, test_tasks=2))
+    command = [sys.executable, *TORCHRUN, script, "train", *settings, "--out", tmp_path / "run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("left: 0") == 2, done.stdout
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="gloo and torchrun")
 def test_a_lost_rank_ends_the_job_and_it_resumes(tmp_path):
     settings = tiny(iterations=100_000, validate_every=0, checkpoint_every=2)

@@ -5,6 +5,7 @@ Started by `torchrun`, which tells each process its rank; without it there is on
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,6 +82,10 @@ def connected(device: str) -> Iterator[Processes]:
     rank, count, local = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if device == "cuda":
         torch.cuda.set_device(local)
+    # Its functions have the connection as a default argument if there is one when they are imported, as an optimizer's
+    # first step does. They would keep it and its threads after its end, and a thread that lets go of a tensor while
+    # Python ends aborts the process. Imported now, they keep None.
+    importlib.import_module("torch.distributed.nn.functional")
     store = PrefixStore(_attempt(), next(rendezvous("env://"))[0])
     with _lost():
         distributed.init_process_group("nccl" if device == "cuda" else "gloo", store=store, rank=rank, world_size=count)
