@@ -76,6 +76,34 @@ def test_without_bias_and_without_gradients_for_the_images() -> None:
 
 @pytest.mark.parametrize("windows", CASES)
 @pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("few", [1, 1 << 20])
+def test_columns_that_are_kept(
+    windows: Windows, channels: int, has_bias: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of images that need no gradient, with more filters than a window has numbers: as torch's, in all derivatives."""
+    monkeypatch.setattr(task_products, "FEW", few)
+    generator = torch.Generator().manual_seed(0)
+    x, weight, bias = (
+        torch.randn(shape, generator=generator, dtype=torch.float64)
+        for shape in ((3 * 2, channels, 7, 6), (3, 20, channels, *windows.kernel), (3, 20))
+    )
+    assert task_products.keeps_columns(x, weight, windows) == (few > 1)
+    tensors = [t.requires_grad_() for t in (weight, bias)]
+    ours = task_convolution(x, weight, bias if has_bias else None, windows)
+    theirs = expected(x, weight, bias if has_bias else torch.zeros_like(bias), windows)
+    torch.testing.assert_close(ours, theirs)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    factor = torch.randn_like(theirs)
+    wanted = tensors if has_bias else tensors[:1]
+    gradients = [torch.autograd.grad((y.square() * factor).sum(), wanted, create_graph=True) for y in (ours, theirs)]
+    torch.testing.assert_close(*gradients)
+    again = [torch.autograd.grad(sum(g.square().sum() for g in first), wanted) for first in gradients]
+    torch.testing.assert_close(*again)
+
+
+@pytest.mark.parametrize("windows", CASES)
+@pytest.mark.parametrize("channels", [1, 2])
 def test_a_weight_that_tasks_share_has_a_gradient_for_each(windows: Windows, channels: int) -> None:
     x, weight, bias = inputs(windows, channels)
     shared = [tensor[:1].detach().expand_as(tensor).requires_grad_() for tensor in (weight, bias)]

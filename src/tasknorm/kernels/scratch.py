@@ -37,20 +37,18 @@ class Columns:
         padded = [count, *(side + 2 * more for side, more in zip(sides, windows.padding, strict=True)), channels]
         columns = [count, *size, *windows.kernel, channels]
         with torch.inference_mode(False), torch.no_grad():
-            self._padded = _memory(f"padded {dtype}", math.prod(padded), dtype).view(padded)
             self._columns = _memory(f"columns {dtype}", math.prod(columns), dtype).view(columns)
             self.matrix = self._columns.view(math.prod(columns[:3]), -1)
-            self._inside = windows.inside(self._padded)
-            self._windows = windows.of_padded(self._padded)
-            self._places = windows.places(self._columns, self._padded)
-            self._rest = windows.never_copied_to(self._padded, self._columns)
-        self._has_edge = any(windows.padding)
+            read = torch.zeros(padded, dtype=dtype)  # of its own: its edge stays zero from call to call
+            self._read, self._windows = windows.inside(read), windows.of_padded(read)
+            written = _memory(f"padded {dtype}", math.prod(padded), dtype).view(padded)
+            self._written = windows.inside(written)
+            self._places = windows.places(self._columns, written)
+            self._rest = windows.never_copied_to(written, self._columns)
 
     def read(self, x: Tensor) -> Tensor:
         """Set the columns to those of these images, `(N, C, h, w)`; returns the matrix."""
-        if self._has_edge:
-            self._padded.zero_()
-        self._inside.copy_(x)
+        self._read.copy_(x)
         self._columns.copy_(self._windows)
         return self.matrix
 
@@ -60,7 +58,7 @@ class Columns:
             rest.zero_()
         for place, pixels, is_first in self._places:
             (place.copy_ if is_first else place.add_)(pixels)
-        images.copy_(self._inside)
+        images.copy_(self._written)
 
 
 _kept = threading.local()

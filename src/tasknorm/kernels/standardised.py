@@ -14,6 +14,7 @@ spends much of its time here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ from torch.autograd import Function
 
 from tasknorm.kernels.tracing import apply, is_traced
 from tasknorm.moments import Moments
+
+CHUNK = 1 << 18  # activations whose copies fit into the cache
 
 
 def can_standardise(a: Tensor, sets: int) -> bool:
@@ -56,9 +59,16 @@ class _Standardised(Function):
     @staticmethod
     def forward(a: Tensor, bias: Tensor | None, sets: int, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         rows = _rows(a, sets)
-        mean, var, r = _moments(rows, eps)
-        shift = -mean * r if bias is None else torch.addcmul(bias, mean, r, value=-1)
-        return _like(torch.addcmul(shift, rows, r), a), mean, var, r
+        y = torch.empty_like(rows)
+        mean, var, r = (rows.new_empty(sets, 1, rows.shape[2]) for _ in range(3))
+        for part in _parts(rows):
+            torch.mean(rows[part], 1, keepdim=True, out=mean[part])
+            deviation = torch.sub(rows[part], mean[part], out=y[part])
+            torch.mean(deviation.mul_(deviation), 1, keepdim=True, out=var[part])
+            torch.rsqrt(var[part] + eps, out=r[part])
+            shift = mean[part] * -r[part] if bias is None else torch.addcmul(bias, mean[part], r[part], value=-1)
+            torch.addcmul(shift, rows[part], r[part], out=y[part])
+        return _like(y, a), mean, var, r
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -83,9 +93,14 @@ class _Gradient(Function):
     @staticmethod
     def forward(grad: Tensor, a: Tensor, mean: Tensor, r: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         g, rows = _rows(grad, len(mean)), _rows(a, len(mean))
-        z = torch.addcmul(-mean * r, rows, r)
-        total, along = g.sum(1, keepdim=True), _mean_product(g, z)
-        return _like(_projected(g, z, r, total / g.shape[1], along), a), total, along
+        result, total, along, shift = torch.empty_like(rows), torch.empty_like(mean), torch.empty_like(mean), -mean * r
+        for part in _parts(rows):
+            z = torch.addcmul(shift[part], rows[part], r[part])
+            torch.sum(g[part], 1, keepdim=True, out=total[part])
+            torch.mean(torch.mul(g[part], z, out=result[part]), 1, keepdim=True, out=along[part])
+            constant = total[part] * r[part] / -g.shape[1]
+            torch.addcmul(constant, z, -along[part] * r[part], out=result[part]).addcmul_(g[part], r[part])
+        return _like(result, a), total, along
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -118,6 +133,13 @@ class _Gradient(Function):
         by_a = torch.addcmul(square * -(g_z * mean_h + h_z * mean_g), z, square * along)
         by_a = torch.addcmul(torch.addcmul(by_a, h, square * g_z), g, square * h_z)
         return _like(by_grad, a), _like(by_a, a), None, None, None
+
+
+def _parts(rows: Tensor) -> Iterator[slice]:
+    """Slices of the sets, each small enough for its copies to stay in the cache."""
+    step = max(1, CHUNK // rows[0].numel())
+    for start in range(0, len(rows), step):
+        yield slice(start, start + step)
 
 
 def _moments(rows: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:

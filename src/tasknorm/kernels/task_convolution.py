@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from tasknorm.kernels.task_products import as_matrix, convolved, gradients, second_gradients
+from tasknorm.kernels.task_products import as_matrix, convolved, gradients, keeps_columns, second_gradients
 from tasknorm.kernels.tracing import apply
 from tasknorm.kernels.windows import Windows, columns
 
@@ -46,6 +46,9 @@ def task_convolution(
     """
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return _composed(x, *_tied(weight, bias, adapted_weight, adapted_bias), windows)
+    at = weight if adapted_weight is None else adapted_weight
+    if not x.requires_grad and keeps_columns(x, at, windows):
+        return _of_few_columns(x, *_tied(weight, bias, adapted_weight, adapted_bias), windows)
     y: Tensor = apply(_Convolution, x, weight, bias, adapted_weight, adapted_bias, windows)
     return y
 
@@ -70,6 +73,14 @@ def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) 
     """The convolution, composed of operations that have derivatives of any order."""
     matrix = as_matrix(weight)
     seen = columns(x, windows).reshape(len(weight), -1, matrix.shape[-1])
+    y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
+    return _as_images(y, len(x), windows.output_size(x))
+
+
+def _of_few_columns(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
+    """The convolution of images that need no gradient, whose columns are kept for that of the weight."""
+    seen: Tensor = torch.ops.tasknorm.few_columns(x, *windows).view(len(weight), -1, weight[0, 0].numel())
+    matrix = weight.flatten(2)
     y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
     return _as_images(y, len(x), windows.output_size(x))
 

@@ -36,6 +36,8 @@ class InnerLoop:
 
     def __init__(self, net: nn.Module, lr: float, *, first_order: bool, compiled: bool, norms: StepNorms) -> None:
         self.net, self.lr, self.first_order, self.compiled, self.norms = net, lr, first_order, compiled, norms
+        self._parameters = dict(net.named_parameters())
+        self._are_tied = sum(1 for _ in net.named_parameters(remove_duplicate=False)) > len(self._parameters)
         self.adapted_names = self._adapted_names()
         self.runs_together = all(
             isinstance(module, (*TaskLayer, Norm)) or not list(module.parameters(recurse=False))
@@ -170,18 +172,18 @@ class InnerLoop:
             running[name] = running[name].clone()
         parameters = self.norms.state(step)
         if not outer:
-            parameters |= {name: p.detach() for name, p in self.net.named_parameters()} | {
+            parameters |= {name: p.detach() for name, p in self._parameters.items()} | {
                 name: tensor.detach() for name, tensor in parameters.items()
             }
         if any(map(is_channels_last, weights.values())):
             x = images_channels_last(x)
         call: Any = _compiled_call() if self.compiled else functional_call
-        logits: Tensor = call(self.net, parameters | weights | running, (x,))
+        logits: Tensor = call(self.net, parameters | weights | running, (x,), tie_weights=self._are_tied)
         return logits
 
     def initial_weights(self, tasks: int) -> State:
         """The weights that adapt, with a task axis if tasks run together."""
-        weights: State = {name: p for name, p in self.net.named_parameters() if name in self.adapted_names}
+        weights: State = {name: p for name, p in self._parameters.items() if name in self.adapted_names}
         if self.runs_together:
             weights = {name: weight_channels_last(weight) for name, weight in weights.items()}
         alone = tasks == 1 and (self.first_order or not self.runs_together)
@@ -189,7 +191,7 @@ class InnerLoop:
 
     def _adapted_names(self) -> set[str]:
         """Names of the parameters that adapt."""
-        return {name for name, p in self.net.named_parameters() if p.requires_grad} - self.norms.parameter_names
+        return {name for name, p in self._parameters.items() if p.requires_grad} - self.norms.parameter_names
 
 
 def _each(weights: State, tasks: int, have_axis: bool) -> list[State]:

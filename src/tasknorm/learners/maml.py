@@ -166,7 +166,7 @@ class MAML(Learner):
         logits: list[Tensor] = []
         loop = self._loop
         mean = _Running(loop, len(episodes))
-        for tasks in groups(episodes, self._at_once(episodes)):
+        for tasks in groups(episodes, self._at_once(loop, episodes)):
             self._check(tasks)
             running = loop.norms.all_running()
             found, scores = loop.losses(tasks, self._steps(), running)
@@ -188,10 +188,11 @@ class MAML(Learner):
             sizes: sizes of the consecutive groups in which each task's targets arrive; all at once if left out.
         """
         logits: list[Tensor] = []
-        for tasks in groups(episodes, self._at_once(episodes)):
+        loop = self._loop
+        for tasks in groups(episodes, self._at_once(loop, episodes)):
             self._check(tasks)
             arriving = sizes or [tasks.target_y.shape[1]]
-            logits.extend(self._loop.step_logits(tasks, steps or self.test_steps, arriving))
+            logits.extend(loop.step_logits(tasks, steps or self.test_steps, arriving))
         return logits
 
     def step_logits(self, episodes: Sequence[Episode], sizes: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
@@ -273,8 +274,8 @@ class MAML(Learner):
     def _steps(self) -> int:
         return self.inner_steps if self.training else self.test_steps
 
-    def _at_once(self, episodes: Sequence[Episode]) -> int | None:
-        if not self._loop.runs_together:
+    def _at_once(self, loop: InnerLoop, episodes: Sequence[Episode]) -> int | None:
+        if not loop.runs_together:
             return 1
         large = any(one.context_x.device.type == "cpu" and pixels(one.context_x) > TOGETHER for one in episodes)
         return 1 if large and self.at_once is None else self.at_once
