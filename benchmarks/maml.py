@@ -4,7 +4,7 @@ First order: 32 tasks with the shapes of 5-way 1-shot Omniglot, 5 context and 5 
 filters and one inner step; with batch norm by the moments of the batch (TBN), and with TaskNorm-I, where context and
 targets pass jointly. Second order: 4 tasks, 5 inner steps and 15 targets per class, TBN; ours for several numbers of
 tasks at once, of which the largest counts that needs at most twice the memory of the others. All must compute the same
-meta-gradient, checked in float64.
+meta-gradient, checked in float64. Each timed iteration follows one of the same library, as in a training.
 
     pip install -c constraints.txt -e '.[bench]'
     python benchmarks/maml.py              prints a table; takes about 5 minutes
@@ -244,7 +244,7 @@ def difference(setting: Setting, *, compiled: bool) -> float:
 def measure(setting: Setting, repeats: int, *, compiled: bool) -> dict[str, Any]:
     """Tasks per second and memory of each library, and our ratios to the better of the two others."""
     steps = steps_of(setting, torch.float32, compiled=compiled)
-    seconds = fastest(steps, repeats)
+    seconds = fastest(steps, repeats, warm=True)
     megabytes = {name: peak_bytes(step) / 1e6 for name, step in steps.items()}
     rates = {name: setting.tasks / value for name, value in seconds.items()}
     peer, room = max(rates["higher"], rates["torchopt"]), min(megabytes["higher"], megabytes["torchopt"])

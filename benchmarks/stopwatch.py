@@ -15,14 +15,23 @@ from torch.profiler import ProfilerActivity, profile
 Step = Callable[[], Any]
 
 
-def fastest(steps: Mapping[str, Step], repeats: int) -> dict[str, float]:
-    """Seconds of the fastest run of each step; the steps run in turn, after two runs each to warm up."""
+def fastest(steps: Mapping[str, Step], repeats: int, *, warm: bool = False) -> dict[str, float]:
+    """Seconds of the fastest run of each step; the steps run in turn, after two runs each to warm up.
+
+    Args:
+        steps: what to time.
+        repeats: how often.
+        warm: let each timed run follow one of the same step that is not timed, as in a training; the processor's caches
+            otherwise hold what the step before it left there.
+    """
     best = dict.fromkeys(steps, math.inf)
     for step in steps.values():
         step()
         step()
     for _ in range(repeats):
         for name, step in steps.items():
+            if warm:
+                step()
             start = time.perf_counter()
             step()
             best[name] = min(best[name], time.perf_counter() - start)

@@ -133,7 +133,7 @@ def test_the_speed_of_maml_is_what_was_measured() -> None:
 def test_maml_is_as_fast_as_it_was_measured_to_be() -> None:
     found = json.loads((ROOT / "results" / "maml.json").read_text())
     first, task_norm, second = (found[name] for name in ("first_order", "first_order_task_norm", "second_order"))
-    for row, eager, compiled in ((first, 2.3, 2.7), (task_norm, 2.6, 3)):
+    for row, eager, compiled in ((first, 2.6, 3), (task_norm, 2.6, 3)):
         assert row["ratio_to_best_peer_eager"] >= eager
         assert row["ratio_to_best_peer"] >= compiled
     assert second["ratio_to_best_peer"] >= 1.4

@@ -224,7 +224,9 @@ def _parts(rows: Tensor, matrix: Tensor, x: Tensor, windows: Windows) -> Iterato
     """
     tasks, images, (channels, *sides) = len(rows), len(x) // len(rows), x.shape[1:]
     parts = -(-tasks * rows.shape[1] * max(matrix.shape[1:]) // CHUNK)
-    step = -(-tasks // parts)
+    step, threads = -(-tasks // parts), torch.get_num_threads()
+    if step > threads:  # of a product of several tasks, each thread computes whole ones: let all have as many
+        step = -(-step // threads) * threads
     for start in range(0, tasks, step):
         end = min(start + step, tasks)
         columns = columns_of(((end - start) * images, channels, *sides), windows, x.dtype)
