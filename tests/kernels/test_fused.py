@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import vmap
+from torch.func import grad, vmap
 
 from tasknorm.kernels import passes
 from tasknorm.kernels.fused import instance_moments, scale_shift
@@ -140,3 +140,24 @@ def test_snapshot_survives_a_change_of_its_source_in_compiled_gradients() -> Non
         call(x, weight, torch.ones(3)).backward()
         results.append((x.grad, weight.grad))
     torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_compiled_moments_have_the_derivatives_of_eager_ones(shape: tuple[int, ...]) -> None:
+    def value(a: Tensor) -> Tensor:
+        mean, var = moments_only(a)
+        return (mean * var.sin()).sum() + (var * var).sum()
+
+    def derivatives(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return value(a), grad(value)(a), grad(lambda b: grad(value)(b).square().sum())(a)
+
+    a = torch.randn(shape, dtype=torch.float64)
+    compiled = torch.compile(derivatives, fullgraph=True, backend="aot_eager", dynamic=False)
+    torch.testing.assert_close(compiled(a), derivatives(a), rtol=1e-12, atol=1e-12)
+
+
+def test_compiled_moments_of_a_large_mean_are_exact() -> None:
+    a = 1e4 + torch.randn(2, 3, 50)
+    mean, var = torch.compile(moments_only, fullgraph=True, backend="aot_eager")(a)
+    torch.testing.assert_close(mean.double(), a.double().mean(2), rtol=1e-6, atol=0)
+    torch.testing.assert_close(var.double(), a.double().var(2, correction=0), rtol=1e-3, atol=0)

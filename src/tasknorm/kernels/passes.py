@@ -6,6 +6,7 @@ the channels; everything else, through plain operations, which the compiler fuse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -138,8 +139,18 @@ def _chunks(pixels: Tensor) -> Iterator[slice]:
 
 def plain_moments(a: Tensor) -> tuple[Tensor, Tensor]:
     """`moments` for any layout."""
-    var, mean = torch.var_mean(at_least_float(a), tuple(range(2, a.ndim)), correction=0)
-    return mean, var
+    space = tuple(range(2, a.ndim))
+    if not torch.compiler.is_compiling():
+        var, mean = torch.var_mean(at_least_float(a), space, correction=0)
+        return mean, var
+    # Compiled, the gradient of torch's variance computes the mean once more, and divides in every pixel. This one holds
+    # the mean in memory. With m a constant of the mean's value, var(a) = mean((a - m)^2) - (mean(a) - m)^2, whose last
+    # term is 0 and has the first derivative 0, but belongs to the second.
+    a, part = at_least_float(a), 1 / math.prod(a.shape[2:])
+    mean = a.sum(space) * part
+    held = mean.detach()
+    deviation = a - over_space(held, a)
+    return mean, (deviation * deviation).sum(space) * part - (mean - held).square()
 
 
 def plain_scale_shift(a: Tensor, mean: Tensor, scale: Tensor, shift: Tensor) -> Tensor:

@@ -79,9 +79,9 @@ def _composed(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) 
 
 def _of_few_columns(x: Tensor, weight: Tensor, bias: Tensor | None, windows: Windows) -> Tensor:
     """The convolution of images that need no gradient, whose columns are kept for that of the weight."""
-    seen: Tensor = torch.ops.tasknorm.few_columns(x, *windows).view(len(weight), -1, weight[0, 0].numel())
+    seen: Tensor = torch.ops.tasknorm.few_columns(x, len(weight), *windows)
     matrix = weight.flatten(2)
-    y = torch.bmm(seen, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen, matrix.mT)
+    y = torch.bmm(seen.mT, matrix.mT) if bias is None else torch.baddbmm(bias.unsqueeze(1), seen.mT, matrix.mT)
     return _as_images(y, len(x), windows.output_size(x))
 
 

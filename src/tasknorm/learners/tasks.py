@@ -78,11 +78,14 @@ class Tasks:
 def groups(episodes: Sequence[Episode], at_once: int | None = None) -> Iterator[Tasks]:
     """The episodes in their order, with consecutive ones of equal shape and way stacked, at most `at_once` together."""
     members: list[Episode] = []
+    alike: tuple[object, ...] = ()
     for episode in episodes:
-        if members and (_shape(episode) != _shape(members[0]) or len(members) == at_once):
+        shape = _shape(episode)
+        if members and (shape != alike or len(members) == at_once):
             yield _stacked(members)
             members = []
         members.append(episode)
+        alike = shape
     if not members:
         raise ValueError("a meta-batch needs at least one episode, got none")
     yield _stacked(members)
@@ -192,7 +195,7 @@ def check_context(context_y: Tensor) -> int:
     """
     if context_y.is_floating_point() or context_y.dtype == torch.bool:
         raise ValueError(f"labels must be integers from 0 to way - 1, got {context_y.dtype}; convert them: y.long()")
-    labels = context_y.unique().tolist()
+    labels = sorted(set(context_y.tolist()))
     if labels[0] < 0:
         raise ValueError(f"labels must be integers from 0 to way - 1, got {labels[0]}; number the classes from 0")
     missing = sorted(set(range(labels[-1] + 1)) - set(labels))
