@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,15 @@ def ranks_of_the_guide() -> str:
 
 def test_the_guide_has_the_ranks_of_the_records() -> None:
     assert ranks_of_the_guide() in GUIDE.read_text(encoding="utf-8")
+
+
+def test_the_page_on_transduction_counts_the_settings_in_which_tbn_fell() -> None:
+    (found,) = re.findall(
+        r"TBN collapses if targets come one example at a time .* true in (\d+ of \d+) cases",
+        (RESULTS / "report" / "claims.md").read_text(encoding="utf-8"),
+    )
+    page = GUIDE.parent / "concepts" / "transduction.md"
+    assert f"TBN fell in {found} settings" in " ".join(page.read_text(encoding="utf-8").split())
 
 
 def test_the_page_recognises_drawings_as_the_learner_does_their_images() -> None:
