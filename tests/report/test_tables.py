@@ -88,7 +88,7 @@ def test_what_is_missing_is_said():
     assert "ILSVRC: replaced by Tiny-ImageNet" in notes
     assert "Textures" in notes.split("held out here")[0].split(".")[-1]
     assert "16,000 tasks here; in the paper 60,000 to 200,000" in notes
-    assert "network resnet-small (resnet18), images of 32 px (84)" in notes
+    assert "network resnet-small (resnet18); images of 32 px (84)" in notes
     assert texts(table, "Average rank", "paper, same 11 rows")["TBN †"].text != "—"
     assert "no runs for this table" in " ".join(paper_table([], "maml_results").notes)
 
@@ -102,6 +102,20 @@ def test_the_longest_training_fills_a_place_and_shorter_ones_are_named():
     found = entries(records, "maml_results")["Omniglot-5-1"]
     assert found["IN"].accuracy == Accuracy(0.7, 0.01)
     assert "Exception: 400 iterations for IN in Omniglot-5-1." in paper_table(records, "maml_results").notes
+
+
+def test_what_differs_from_the_paper_is_said_of_each_row():
+    def run(shot, **others):
+        rows = row("IN", "omniglot", 5, shot, 0.6, 0.01, maml=True)
+        return record(rows, learner="maml", source="omniglot", norm="IN", shot=shot, **others)
+
+    runs = [run(1, meta_batch=8, learning_rate=0.01), run(5, meta_batch=2, learning_rate=0.01, iterations=10)]
+    notes = paper_table(runs, "maml_results").notes
+    assert "Exception: 10 iterations for all columns in Omniglot-5-5." in notes
+    assert notes[-1].endswith(
+        "8 tasks per iteration (32) in Omniglot-5-1; 2 tasks per iteration (32) in Omniglot-5-5; "
+        "learning rate 0.01 (0.001)."
+    )
 
 
 def test_seeds_of_one_setting_make_one_cell():
@@ -118,6 +132,8 @@ def test_seeds_of_one_setting_make_one_cell():
     assert found.maximum.mean == pytest.approx(0.911)
     notes = paper_table(runs, "maml_results").notes
     assert "Each of our accuracies rests on 600 test tasks and 3 seeds; the paper's on 600 tasks." in notes
+    assert any("over trainings, by Student's t" in note for note in notes)
+    assert not any("over trainings" in note for note in paper_table(runs[1:2], "maml_results").notes)
     same_tasks = entries([run(seed, 0.9) for seed in range(2)], "maml_results")["Omniglot-5-1"]["IN"]
     assert same_tasks.accuracy.interval == pytest.approx(0.01)  # seeds agree: the chance of tasks is left
     twice = entries([runs[1], runs[1], runs[2]], "maml_results")["Omniglot-5-1"]["IN"]
@@ -129,7 +145,7 @@ def test_augmentation_and_another_resizing_are_said():
     plain = {"learner": "maml", "source": "mini_imagenet", "norm": "LN"}
     changed = plain | {"augment": "flip,crop", "resize": "crop"}
     notes = " ".join(paper_table([record(rows, **changed)], "maml_results").notes)
-    assert "images resized by crop (the data set's rule), training images augmented by crop,flip (nothing)" in notes
+    assert "images resized by crop (the data set's rule); training images augmented by crop,flip (nothing)" in notes
     assert "augmented" not in " ".join(paper_table([record(rows, **plain)], "maml_results").notes)
 
 

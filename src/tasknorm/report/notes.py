@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tasknorm.learners import LEARNERS, Asked
 from tasknorm.norms import NORMS
@@ -13,11 +13,17 @@ from tasknorm.report.places import KINDS, Column, Entries, Kind, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.settings import Settings, papers_settings
 
+T = TypeVar("T", int, tuple[int, int])
+
 NOT_HAD = ("Aircraft", "Fungi", "MSCOCO")
 CORRECTED = (
     "Authors, corrected: TaskNorm-I as its authors published it again in January 2021, trained for 40,000 tasks, with "
     "images shuffled within their classes. Ours are shuffled too; those of the paper's lines were not. These numbers "
     "are not part of the paper, nor of any average rank."
+)
+SEEDS = (
+    "Intervals of several seeds are over trainings, by Student's t; those of one seed are over test tasks alone, and "
+    "too narrow to tell what another training would give."
 )
 WORDS = {
     "net": "network {}",
@@ -105,33 +111,40 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         (row, column): e.record.settings.iterations if unit == "iterations" else trained_tasks(e.record)
         for row, column, e in places
     }
-    usual = Counter(lengths.values()).most_common(1)[0][0]
-    others = sorted({length for length in lengths.values() if length != usual})
-    notes = [f"Meta-training: {usual:,} {unit} here; in the paper {_paper_length(kind, places)}."]
-    for length in others:
-        columns = sorted({Column.named(column).heading for (_, column), value in lengths.items() if value == length})
-        rows = sorted({row for (row, _), value in lengths.items() if value == length})
-        notes.append(f"Exception: {length:,} {unit} for {_listed(columns)} in {_listed(rows)}.")
-    return [*notes, *_notes_on_tests(kind, places), *_differences(kind, [(row, e) for row, _, e in places])]
+    usual, exceptions = _exceptions(lengths)
+    said = {length: f"{length:,} {unit}" for length in lengths.values()}
+    return [
+        f"Meta-training: {said[usual]} here; in the paper {_paper_length(kind, places)}.",
+        *(f"Exception: {said[length]} for {where}." for length, where in exceptions),
+        *_notes_on_tests(kind, places),
+        *_differences(kind, [(row, e) for row, _, e in places]),
+    ]
 
 
 def _notes_on_tests(kind: Kind, places: Sequence[tuple[str, str, Entry]]) -> list[str]:
     """On how many test tasks and seeds each cell rests."""
-    counts = {(row, column): (e.tasks, e.seeds) for row, column, e in places}
-    usual = Counter(counts.values()).most_common(1)[0][0]
+    usual, exceptions = _exceptions({(row, column): (e.tasks, e.seeds) for row, column, e in places})
     paper = "the paper's on 600 tasks" if kind.stated else "the paper does not say on how many its own do"
-    notes = [f"Each of our accuracies rests on {_amount(*usual)}; {paper}."]
-    for other in sorted(set(counts.values()) - {usual}):
+    return [
+        f"Each of our accuracies rests on {_amount(*usual)}; {paper}.",
+        *(f"Exception: {_amount(*other)} for {where}." for other, where in exceptions),
+        *([SEEDS] if any(e.seeds > 1 for *_, e in places) else []),
+    ]
+
+
+def _exceptions(values: Mapping[tuple[str, str], T]) -> tuple[T, list[tuple[T, str]]]:
+    """The usual one of the values of a table's cells, and each other value with the columns and rows that have it."""
+    usual = Counter(values.values()).most_common(1)[0][0]
+    found = []
+    for other in sorted(set(values.values()) - {usual}):
         rows_of: dict[str, list[str]] = {}
-        for row in dict.fromkeys(row for row, _ in counts):
-            cells = {column: count == other for (name, column), count in counts.items() if name == row}
+        for row in dict.fromkeys(row for row, _ in values):
+            cells = {column: value == other for (name, column), value in values.items() if name == row}
             named = _listed(Column.named(column).heading for column, is_other in cells.items() if is_other)
             if named:
                 rows_of.setdefault("all columns" if all(cells.values()) else named, []).append(row)
-        notes += [
-            f"Exception: {_amount(*other)} for {columns} in {_listed(rows)}." for columns, rows in rows_of.items()
-        ]
-    return notes
+        found += [(other, f"{columns} in {_listed(rows)}") for columns, rows in rows_of.items()]
+    return usual, found
 
 
 def _amount(tasks: int, seeds: int) -> str:
@@ -154,7 +167,7 @@ def _papers(e: Entry) -> dict[str, Any]:
 
 def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
     """How the network, the images and the tasks of meta-training differ from the paper's."""
-    different: dict[str, dict[tuple[str, str], set[str]]] = {}
+    different: dict[str, dict[tuple[str, str], list[str]]] = {}
     for row, e in found:
         s = e.record.settings
         paper = {key: Settings.model_fields[key].default for key in ("max_way", "max_context", *UNSAID)}
@@ -163,14 +176,15 @@ def _differences(kind: Kind, found: Sequence[tuple[str, Entry]]) -> list[str]:
         for key in WORDS:
             ours, theirs = (str(UNSAID.get(key) if v is None else v) for v in (getattr(s, key), paper[key]))
             if ours != theirs:
-                different.setdefault(key, {}).setdefault((ours, theirs), set()).add(row)
+                different.setdefault(key, {}).setdefault((ours, theirs), []).append(row)
+    rows = len({row for row, _ in found})
     texts = []
     for key, pairs in different.items():
-        ours, theirs = ("/".join(sorted(set(side), key=lambda v: (len(v), v))) for side in zip(*pairs, strict=True))
-        rows = sorted(set().union(*pairs.values()))
-        where = "" if len(rows) == len({row for row, _ in found}) else f" in {_listed(rows)}"
-        texts.append(f"{WORDS[key].format(ours)} ({theirs}){where}")
-    return [f"Other differences, with the paper's value in brackets: {', '.join(texts)}."] if texts else []
+        for (ours, theirs), cells in pairs.items():
+            there = list(dict.fromkeys(cells))
+            where = "" if len(there) == rows else f" in {_listed(there)}"
+            texts.append(f"{WORDS[key].format(ours)} ({theirs}){where}")
+    return [f"Other differences, with the paper's value in brackets: {'; '.join(texts)}."] if texts else []
 
 
 def _listed(names: Iterable[str]) -> str:
