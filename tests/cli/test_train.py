@@ -71,6 +71,15 @@ def test_train_then_evaluate(tmp_path):
     failed(run("evaluate", tmp_path / "run" / "config.json"), "this is a file, and a run is a folder; name the folder")
 
 
+def test_a_run_that_keeps_its_final_weights_alone_is_evaluated_by_these(tmp_path):
+    result = run("train", *flags(tiny(norm="LN", test_weights="final", test_tasks=0)), "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    words = ["evaluate", tmp_path / "run", "--tasks", "3", "--json"]
+    assert [row["weights"] for row in json.loads(run(*words).stdout)] == ["final", "best"]
+    (tmp_path / "run" / "best.safetensors").unlink()
+    assert [row["weights"] for row in json.loads(run(*words).stdout)] == ["final"]
+
+
 def test_a_config_file_and_flags_that_win(tmp_path):
     config = tmp_path / "tiny.json"
     config.write_text(json.dumps(tiny(test_tasks=0, validate_every=0).values()))

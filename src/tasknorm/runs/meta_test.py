@@ -148,22 +148,27 @@ def evaluated(
     Raises:
         SettingsError: if the folder holds no finished training, or a choice is unknown.
     """
-    settings = in_chunks(settings_of(RunFolder(folder)), chunk)
+    files = RunFolder(folder)
+    settings = in_chunks(settings_of(files), chunk)
+    norm = norm or settings.norm
     for come in targets:
         if come not in TARGETS:
             raise SettingsError(f"targets {choice_error(come, TARGETS)}, got {come!r}")
     pretrained = settings.pretrained is None or Path(settings.pretrained).is_file()
+    weights = "all" if settings.test_weights == "all" and pretrained else "both"
+    if settings.test_weights == "final" and not files.best(norm, settings.norm).is_file():
+        weights = "final"  # the others were of no use, and not kept
     settings = settings.model_copy(
         update={
             "test_targets": ",".join(targets),
             "test_tasks": tasks,
             "test_seed": seed,
-            "test_weights": "all" if settings.test_weights == "all" and pretrained else "both",
+            "test_weights": weights,
             "skip_proven": False,
         }
     )
     with connected(chosen_device(settings.device).type) as processes:
-        found = meta_test(settings, folder, processes, norms=(norm or settings.norm,))
+        found = meta_test(settings, folder, processes, norms=(norm,))
     return [Result.of_row(row) for row in found["accuracies"]]
 
 
