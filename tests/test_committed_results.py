@@ -16,6 +16,7 @@ from tasknorm.report.published import published
 from tasknorm.report.render import markdown
 from tasknorm.report.tables import paper_table
 from tasknorm.runs import Record, read_record, records
+from tasknorm.runs.meta_test import alphas_of, loaded
 from tasknorm.settings.tuning import TUNING
 
 RESULTS = Path(__file__).parent.parent / "results"
@@ -41,6 +42,22 @@ def test_every_record_has_its_test_tasks_and_labels(record: Record) -> None:
         assert label == ("transductive" if each.norm == "TBN" else "non-transductive")
         by_running_moments = record.settings.learner == "maml" and each.norm in ("CBN", "BRN")
         assert not unaudited or by_running_moments  # of weights that no task uses: scores overflow
+
+
+KEPT = sorted((RESULTS / "paper").glob("*/model.safetensors"))
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.parent.name)
+def test_kept_weights_are_those_of_their_record(file: Path) -> None:
+    record = read_record(file.parent)
+    channels = 1 if record.settings.source == "omniglot" else 3
+    learner = loaded(record.settings, file, record.settings.norm, channels=channels)  # raises unless all fit
+    assert alphas_of(learner) == record.result["alphas"]
+
+
+def test_kept_weights_are_few_and_small() -> None:
+    assert KEPT
+    assert sum(file.stat().st_size for file in KEPT) < 20e6
 
 
 def test_the_readme_has_the_accuracies_of_the_records() -> None:

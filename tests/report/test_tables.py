@@ -113,7 +113,7 @@ def test_what_differs_from_the_paper_is_said_of_each_row():
     notes = paper_table(runs, "maml_results").notes
     assert "Exception: 10 iterations for all columns in Omniglot-5-5." in notes
     assert notes[-1].endswith(
-        "8 tasks per iteration (32) in Omniglot-5-1; 2 tasks per iteration (32) in Omniglot-5-5; "
+        "tasks per iteration 8 (32) in Omniglot-5-1; tasks per iteration 2 (32) in Omniglot-5-5; "
         "learning rate 0.01 (0.001)."
     )
 
