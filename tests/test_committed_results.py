@@ -50,8 +50,7 @@ KEPT = sorted((RESULTS / "paper").glob("*/model.safetensors"))
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.parent.name)
 def test_kept_weights_are_those_of_their_record(file: Path) -> None:
     record = read_record(file.parent)
-    channels = 1 if record.settings.source == "omniglot" else 3
-    learner = loaded(record.settings, file, record.settings.norm, channels=channels)  # raises unless all fit
+    learner = loaded(record.settings, file, record.settings.norm, channels=3)  # raises unless all fit
     assert alphas_of(learner) == record.result["alphas"]
 
 

@@ -112,10 +112,9 @@ def _notes_on_training(kind: Kind, found: Entries) -> list[str]:
         for row, column, e in places
     }
     usual, exceptions = _exceptions(lengths)
-    said = {length: f"{length:,} {unit}" for length in lengths.values()}
     return [
-        f"Meta-training: {said[usual]} here; in the paper {_paper_length(kind, places)}.",
-        *(f"Exception: {said[length]} for {where}." for length, where in exceptions),
+        f"Meta-training: {usual:,} {unit} here; in the paper {_paper_length(kind, places)}.",
+        *(f"Exception: {length:,} {unit} for {where}." for length, where in exceptions),
         *_notes_on_tests(kind, places),
         *_differences(kind, [(row, e) for row, _, e in places]),
     ]
