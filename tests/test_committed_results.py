@@ -14,7 +14,7 @@ from tasknorm.report.claims import claims_table, findings
 from tasknorm.report.places import KINDS, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.render import markdown
-from tasknorm.report.tables import paper_table
+from tasknorm.report.write import all_tables
 from tasknorm.runs import Record, read_record, records
 from tasknorm.runs.meta_test import alphas_of, loaded
 from tasknorm.settings.tuning import TUNING
@@ -101,9 +101,8 @@ def test_mamls_transductive_batch_norm_falls_to_near_chance_when_targets_come_al
 def test_the_report_says_what_the_records_say() -> None:
     found = records(RESULTS / "paper")
     texts = {RESULTS / "report" / "claims.md": markdown(claims_table(findings(found)))}
-    for name in KINDS:
-        if any(entries(found, name).values()):
-            texts[RESULTS / "report" / "tables" / f"{name}.md"] = markdown(paper_table(found, name))
+    for table in all_tables(found):
+        texts[RESULTS / "report" / "tables" / f"{table.name}.md"] = markdown(table)
     assert len(texts) == len(list((RESULTS / "report" / "tables").glob("*.md"))) + 1
     for path, text in texts.items():
         assert _lines(path.read_text(encoding="utf-8")) == _lines(text), path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -21,6 +21,7 @@ from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.lookup import extractor_alphas, trainings
 from tasknorm.report.places import KINDS, Column, entries, ranked_rows
 from tasknorm.report.published import published
+from tasknorm.report.seeds import REFERENCE, mean_over_rows, paired, points
 from tasknorm.report.speed import mean_training_accuracies
 from tasknorm.runs import Record
 from tasknorm.settings import SHARED
@@ -78,7 +79,17 @@ def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
     words += ", ".join(f"{c} {ranks[c]:.2f}" for c in order)
     alike = [c for c in order if c != column and ranks[c] == ranks[column]]
     lowest = ranks[column] <= min(ranks.values())
-    return _finding([lowest], [f"tied with {' and '.join(alike)}; {words}" if lowest and alike else words])
+    words = f"tied with {' and '.join(alike)}; {words}" if lowest and alike else words
+    return _finding([lowest], [words, *_over_seeds(records, name, column)])
+
+
+def _over_seeds(records: Sequence[Record], name: str, column: str) -> Iterator[str]:
+    """By how much a column is ahead of the others that were trained with the same seeds, in words."""
+    differences = paired(entries(records, name)) if column == REFERENCE else {}
+    means = {c: mean_over_rows(rows) for c, rows in differences.items() if not _transductive(c)}
+    if means:
+        ahead = ", ".join(f"{c} {points(mean)}" for c, mean in means.items())
+        yield f"points by which {column} is ahead with the same seeds, mean over rows: {ahead}"
 
 
 def instance_based_slowest(records: Sequence[Record]) -> Finding:

@@ -64,12 +64,17 @@ class Entry:
     @property
     def accuracy(self) -> Accuracy:
         """The accuracy; with MAML, after the step that did best on validation."""
-        return self._over_seeds([e.result.accuracy for e in (self, *self.others)])
+        return self._over_seeds([e.result.accuracy for e in self.each])
 
     @property
     def maximum(self) -> Accuracy:
         """The accuracy; with MAML, after the step that does best on the test tasks, as in the paper."""
-        return self._over_seeds([e.result.maximum for e in (self, *self.others)])
+        return self._over_seeds([e.result.maximum for e in self.each])
+
+    @property
+    def each(self) -> tuple[Entry, ...]:
+        """The result of each seed, this one first."""
+        return (self, *self.others)
 
     @property
     def seeds(self) -> int:
@@ -79,7 +84,7 @@ class Entry:
     @property
     def tasks(self) -> int:
         """The number of test tasks, of all seeds together."""
-        return sum(e.result.tasks for e in (self, *self.others))
+        return sum(e.result.tasks for e in self.each)
 
     def _over_seeds(self, found: list[Accuracy]) -> Accuracy:
         """The mean over seeds with its interval by Student's t, which contains the chance of tasks if they differ.
@@ -89,7 +94,7 @@ class Entry:
         if len(found) == 1:
             return found[0]
         mean = over_seeds([each.mean for each in found])
-        if len({e.record.settings.test_seed for e in (self, *self.others)}) == self.seeds:
+        if len({e.record.settings.test_seed for e in self.each}) == self.seeds:
             return mean
         return Accuracy(mean.mean, math.hypot(mean.interval, *(each.interval / len(found) ** 0.5 for each in found)))
 

@@ -16,6 +16,7 @@ from tasknorm.report.lookup import trained_tasks
 from tasknorm.report.page import Fact, Report, Section
 from tasknorm.report.places import KINDS, entries
 from tasknorm.report.render import Table, line
+from tasknorm.report.seeds import seeds_table
 from tasknorm.report.tables import paper_table
 from tasknorm.runs import Record
 
@@ -40,7 +41,7 @@ def write_report(records: Sequence[Record], out: Path) -> list[Path]:
         raise ValueError("a report needs the record of at least one finished run, got none")
     _check_place(out)
     found = findings(records)
-    tables = [paper_table(records, name) for name in KINDS if any(entries(records, name).values())]
+    tables = all_tables(records)
     pictures = gallery(records)
     report = Report(
         "TaskNorm: our runs beside the paper",
@@ -70,6 +71,13 @@ def write_report(records: Sequence[Record], out: Path) -> list[Path]:
             for path in drawn:
                 sync(path)
     return [*(out / name for name in texts), *(out / path.relative_to(part) for path in drawn)]
+
+
+def all_tables(records: Sequence[Record]) -> list[Table]:
+    """The paper's tables for which there are runs, each followed by its differences over seeds if it has several."""
+    there = [name for name in KINDS if any(entries(records, name).values())]
+    both = [(paper_table(records, name), seeds_table(records, name)) for name in there]
+    return [table for pair in both for table in pair if table]
 
 
 def _check_place(out: Path) -> None:

@@ -1,0 +1,92 @@
+"""How far TaskNorm-I is ahead of norms that were trained with the same seeds: differences within each seed.
+
+Trainings of one seed share their start, their training tasks and their test tasks, so that their difference scatters
+less than their accuracies do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from tasknorm.evaluation import Accuracy, over_seeds
+from tasknorm.report.lookup import Entry
+from tasknorm.report.places import KINDS, Column, Entries, entries
+from tasknorm.report.published import published
+from tasknorm.report.render import Cell, Table, line
+from tasknorm.runs import Record
+
+REFERENCE = "TaskNorm-I"
+BySeed = dict[int, float]
+
+
+def paired(found: Entries) -> dict[str, dict[str, BySeed]]:
+    """The differences by column, row and seed.
+
+    Columns are those of norms that have two seeds or more in common with TaskNorm-I, the same ones in all their rows.
+    """
+    differences: dict[str, dict[str, BySeed]] = {}
+    for row, cells in found.items():
+        for column, e in cells.items():
+            if column != REFERENCE and REFERENCE in cells and len(by_seed := _by_seed(cells[REFERENCE], e)) > 1:
+                differences.setdefault(column, {})[row] = by_seed
+    shared = {column: set.intersection(*map(set, rows.values())) for column, rows in differences.items()}
+    return {
+        column: {row: {seed: by_seed[seed] for seed in sorted(shared[column])} for row, by_seed in rows.items()}
+        for column, rows in differences.items()
+        if len(shared[column]) > 1
+    }
+
+
+def mean_over_rows(rows: Mapping[str, BySeed]) -> Accuracy:
+    """The mean of the rows' differences with its 95 % interval over seeds."""
+    return over_seeds([fmean(values) for values in zip(*(by_seed.values() for by_seed in rows.values()), strict=True)])
+
+
+def seeds_table(records: Sequence[Record], name: str) -> Table | None:
+    """The differences for one of the paper's tables, with their means over its rows; None if there are none."""
+    differences = paired(entries(records, name))
+    if not differences:
+        return None
+    rows = [row for row in published()[name].rows if any(row in by_row for by_row in differences.values())]
+    lines = []
+    for row in rows:
+        found = {c: over_seeds([*by_row[row].values()]) for c, by_row in differences.items() if row in by_row}
+        lines.append(line([row, *_cells(differences, found)]))
+    if len(rows) > 1:
+        means = {c: mean_over_rows(by_row) for c, by_row in differences.items()}
+        lines.append(line(["Mean", *_cells(differences, means)], "rank", rule=True))
+    seeds = {c: len(next(iter(by_row.values()))) for c, by_row in differences.items()}
+    return Table(
+        f"{name}_seeds",
+        f"{KINDS[name].title}: points by which {REFERENCE} is ahead, with the same seeds",
+        ("", *(f"of {Column.named(c).heading}, {seeds[c]} seeds" for c in differences)),
+        tuple(lines),
+        (
+            f"Below 0, {REFERENCE} is behind. Bold: the difference is significant at the 95 % level.",
+            "Differences are taken within each seed, on the same test tasks. Intervals are over trainings, by "
+            "Student's t; they leave out the chance of the test tasks, which seeds may share.",
+        ),
+    )
+
+
+def points(difference: Accuracy) -> str:
+    """A difference as it is printed, in points.
+
+    >>> points(Accuracy(0.004, 0.011))
+    '+0.4 ± 1.1'
+    """
+    return f"{difference.percent:+.1f} ± {100 * difference.interval:.1f}"
+
+
+def _cells(columns: Iterable[str], found: Mapping[str, Accuracy]) -> list[str | Cell]:
+    return [Cell(points(d), abs(d.mean) > d.interval + 1e-11) if (d := found.get(c)) else "" for c in columns]
+
+
+def _by_seed(reference: Entry, other: Entry) -> BySeed:
+    """The difference of accuracies for each seed with which both were trained and tested on the same tasks."""
+    ours, theirs = (
+        {(s.record.settings.seed, s.record.settings.test_seed, s.result.tasks): s.result.accuracy.mean for s in e.each}
+        for e in (reference, other)
+    )
+    return {key[0]: ours[key] - theirs[key] for key in sorted(ours) if key in theirs}
