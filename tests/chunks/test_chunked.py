@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -341,6 +342,34 @@ def test_two_backward_passes() -> None:
         torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
+def itself(x: Tensor) -> None:
+    x.relu_()
+
+
+def an_operator(x: Tensor) -> None:
+    x |= x
+
+
+def some_channels(x: Tensor) -> None:
+    x[:, :1].mul_(2)
+
+
+def a_view_of_a_view(x: Tensor) -> None:
+    nn.functional.relu(x.flatten(1).unsqueeze(0), inplace=True)
+
+
+def half_of_it(x: Tensor) -> None:
+    x.chunk(2, 1)[0].zero_()
+
+
+def as_an_output(x: Tensor) -> None:
+    torch.add(x, 1, out=x)
+
+
+Change = Callable[[Tensor], object]
+CHANGES: list[Change] = [itself, an_operator, some_channels, a_view_of_a_view, half_of_it, as_an_output]
+
+
 class TestRefusals:
     def test_sizes(self) -> None:
         for size in (0, -1, True, 2.0):
@@ -367,11 +396,14 @@ class TestRefusals:
         images = InParts(torch.ones(3, 1, 2, 2), lambda some: some, 2)
         assert torch.equal(whole(fitted(net, images)), images.images)
 
-    def test_a_value_that_is_changed_in_place_and_used_by_its_old_name(self) -> None:
+    @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+    def test_a_value_that_is_changed_in_place_and_used_by_its_old_name(
+        self, change: Callable[[Tensor], object]
+    ) -> None:
         class Old(nn.Sequential):
             def forward(self, x: Tensor) -> Tensor:
                 x = super().forward(x)
-                x.relu_()
+                change(x)
                 return x
 
         with pytest.raises(ValueError, match=r"Old changes a value in place and then uses it as it was before"):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tasknorm.chunks.changing import is_in_place
+from tasknorm.chunks.changing import changed, is_in_place
 from tasknorm.errors import one_line
 from tasknorm.kernels import channels_last, images_channels_last, scale_shift
 from tasknorm.norms import Norm, Tables
@@ -251,9 +251,8 @@ def _check_changed(nodes: list[fx.Node], modules: Mapping[str, nn.Module], what:
     """Refuse a net that changes a value in place and then uses it by its old name: here it stays as it was."""
     place = {node: number for number, node in enumerate(nodes)}
     for node in nodes:
-        if not (node.args and isinstance(node.args[0], fx.Node) and is_in_place(node, modules)):
-            continue
-        if any(place[user] > place[node] for user in node.args[0].users):
+        later = (place[user] > place[node] for value in changed(node, modules) for user in value.users)
+        if any(later) or isinstance(node.kwargs.get("out"), fx.Node):
             raise ValueError(
                 f"{what} changes a value in place and then uses it as it was before, in {node.format_node()}; use the "
                 "result of the call instead, or leave chunk out"
