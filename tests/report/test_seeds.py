@@ -3,8 +3,9 @@
 import pytest
 
 from support.made_up_records import record, row, variable
+from tasknorm.evaluation import Accuracy
 from tasknorm.report.checks import best_rank
-from tasknorm.report.places import entries
+from tasknorm.report.places import all_seeds, entries
 from tasknorm.report.seeds import mean_over_rows, paired, seeds_table
 from tasknorm.report.write import all_tables
 
@@ -22,11 +23,12 @@ def run(norm, seed, tasks=300, **others):
     return record(rows, **settings | others)
 
 
+LN = {"norm": "LN", "alpha": None}
 RUNS = [run(norm, seed) for norm in ACCURACIES for seed in range(3)]
 
 
 def test_differences_are_within_each_seed():
-    found = paired(entries(RUNS, NAME))
+    found = paired(all_seeds(RUNS, NAME))
     assert found.keys() == {"MetaBN"}
     assert found["MetaBN"]["MNIST"] == pytest.approx({0: 0.01, 1: 0.02, 2: 0.01})
     assert found["MetaBN"]["CIFAR10"] == pytest.approx({0: -0.02, 1: -0.01, 2: -0.03})
@@ -37,16 +39,16 @@ def test_differences_are_within_each_seed():
     assert mean.interval == pytest.approx(4.3027 * deviation / 3**0.5, rel=1e-4)  # Student's t of two degrees
 
 
-def test_the_table_has_a_line_for_each_row_and_their_mean():
+def test_the_table_has_accuracies_and_differences_of_each_row_and_their_mean():
     table = seeds_table(RUNS, NAME)
-    assert table.headings == ("", "of MetaBN, 3 seeds")
-    cells = {item.cells[0].text: item.cells[1] for item in table.lines}
-    assert {name: cell.text for name, cell in cells.items()} == {
-        "MNIST": "+1.3 ± 1.4",
-        "CIFAR10": "-2.0 ± 2.5",
-        "Mean": "-0.3 ± 1.9",
-    }
-    assert not any(cell.bold for cell in cells.values())
+    assert table.headings == ("", "", "TaskNorm-I", "MetaBN")
+    lines = [tuple(cell.text for cell in item.cells) for item in table.lines]
+    assert lines[1] == ("", "TaskNorm-I is ahead by", "—", "+1.3 ± 1.4")
+    assert lines[2][:2] == ("CIFAR10", "accuracy")
+    assert [text.split(" ±")[0] for text in lines[2][2:]] == ["50.0", "52.0"]
+    assert lines[3][3] == "-2.0 ± 2.5"
+    assert lines[4] == ("Mean", "TaskNorm-I is ahead by", "—", "-0.3 ± 1.9")
+    assert not any(cell.bold for item in table.lines for cell in item.cells)
     names = [table.name for table in all_tables(RUNS)]
     assert names == [NAME, f"{NAME}_seeds", "transduction_issues", "parameterization_cnaps"]
 
@@ -58,15 +60,28 @@ def test_a_difference_that_no_seed_contradicts_is_bold():
         for one in ahead
         for settings in [one.settings.values() | {"norm": "MetaBN", "alpha": None}]
     ]
-    (mnist, *_) = seeds_table([*ahead, *behind], NAME).lines
-    assert (mnist.cells[1].text, mnist.cells[1].bold) == ("+5.0 ± 0.0", True)
+    cell = seeds_table([*ahead, *behind], NAME).lines[1].cells[3]
+    assert (cell.text, cell.bold) == ("+5.0 ± 0.0", True)
+
+
+def test_the_papers_table_counts_the_seeds_that_all_columns_have():
+    """Otherwise a norm that scatters between trainings would tie with more others, and rank before them."""
+    one_more = [*RUNS, record(row("LN", "mnist", None, None, 0.6, 0.01), **run("MetaBN", 1).settings.values() | LN)]
+    cells = entries(one_more, NAME)
+    assert {column: e.seeds for column, e in cells["MNIST"].items()} == {"TaskNorm-I": 1, "MetaBN": 1, "LN": 1}
+    assert {column: e.seed for column, e in cells["MNIST"].items()} == {"TaskNorm-I": 1, "MetaBN": 1, "LN": 1}
+    assert cells["MNIST"]["TaskNorm-I"].accuracy == Accuracy(0.90, 0.01)
+    assert {column: e.seeds for column, e in cells["CIFAR10"].items()} == {"TaskNorm-I": 3, "MetaBN": 3}
+    assert all_seeds(one_more, NAME)["MNIST"]["TaskNorm-I"].seeds == 3
+    apart = [*RUNS[:2], *RUNS[5:]]  # seeds 0 and 1 of one norm, 2 of the other
+    assert {column: e.seeds for column, e in entries(apart, NAME)["MNIST"].items()} == {"TaskNorm-I": 2, "MetaBN": 1}
 
 
 def test_seeds_that_do_not_share_their_tests_are_left_out():
     elsewhere = [run("MetaBN", 0), run("MetaBN", 1, tasks=100), run("MetaBN", 2, test_seed=7)]
-    assert not paired(entries([*RUNS[:3], *elsewhere], NAME))
+    assert not paired(all_seeds([*RUNS[:3], *elsewhere], NAME))
     assert seeds_table([*RUNS[:3], *elsewhere], NAME) is None
-    two = paired(entries([*RUNS[:3], run("MetaBN", 0), run("MetaBN", 2)], NAME))
+    two = paired(all_seeds([*RUNS[:3], run("MetaBN", 0), run("MetaBN", 2)], NAME))
     assert list(two["MetaBN"]["MNIST"]) == [0, 2]
 
 

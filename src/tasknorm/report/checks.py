@@ -19,7 +19,7 @@ from tasknorm.norms import NORMS, RN, TaskNormI
 from tasknorm.phase import context, target
 from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.lookup import extractor_alphas, trainings
-from tasknorm.report.places import KINDS, Column, entries, ranked_rows
+from tasknorm.report.places import KINDS, Column, all_seeds, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.seeds import REFERENCE, mean_over_rows, paired, points
 from tasknorm.report.speed import mean_training_accuracies
@@ -85,7 +85,7 @@ def best_rank(records: Sequence[Record], name: str, column: str) -> Finding:
 
 def _over_seeds(records: Sequence[Record], name: str, column: str) -> Iterator[str]:
     """By how much a column is ahead of the others that were trained with the same seeds, in words."""
-    differences = paired(entries(records, name)) if column == REFERENCE else {}
+    differences = paired(all_seeds(records, name)) if column == REFERENCE else {}
     means = {c: mean_over_rows(rows) for c, rows in differences.items() if not _transductive(c)}
     if means:
         ahead = ", ".join(f"{c} {points(mean)}" for c, mean in means.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +77,16 @@ class Entry:
         return (self, *self.others)
 
     @property
+    def seed(self) -> int:
+        """The seed of this training."""
+        return self.record.settings.seed
+
+    def of_seeds(self, seeds: Collection[int]) -> Entry:
+        """The same result of the trainings with these seeds, of which there must be one."""
+        first, *others = (replace(e, others=()) for e in self.each if e.seed in seeds)
+        return replace(first, others=tuple(others))
+
+    @property
     def seeds(self) -> int:
         """The number of trainings that the accuracy is of, each with a seed of its own."""
         return 1 + len(self.others)
@@ -144,7 +154,7 @@ def entry(accuracies: Index, query: Query) -> Entry | None:
         return None
     first = max(found, key=lambda e: (trained_tasks(e.record), e.result.weights == query.weights))
     alike = [e for e in found if _but_seeds(e) == _but_seeds(first)]
-    by_seed = {e.record.settings.seed: e for e in reversed(alike)} | {first.record.settings.seed: first}
+    by_seed = {e.seed: e for e in reversed(alike)} | {first.seed: first}
     return replace(first, others=tuple(by_seed[seed] for seed in sorted(by_seed) if by_seed[seed] is not first))
 
 

@@ -86,7 +86,19 @@ class Column:
 
 
 def entries(records: Sequence[Record], name: str) -> Entries:
-    """Our test results by row and column of one of the paper's tables; cells without a run are left out."""
+    """Our test results by row and column of one of the paper's tables; cells without a run are left out.
+
+    Columns of a row are compared, so each counts the seeds that all of them have, if there are any.
+    """
+    found = all_seeds(records, name)
+    for row, cells in found.items():
+        shared = set.intersection(*({s.seed for s in e.each} for e in cells.values())) if cells else set()
+        found[row] = {column: e.of_seeds(shared) for column, e in cells.items()} if shared else cells
+    return found
+
+
+def all_seeds(records: Sequence[Record], name: str) -> Entries:
+    """The same with all seeds of each column, whether others have them or not."""
     table, kind, found = published()[name], KINDS[name], Entries()
     accuracies = index(records)
     for row in table.rows:

@@ -11,12 +11,13 @@ from statistics import fmean
 
 from tasknorm.evaluation import Accuracy, over_seeds
 from tasknorm.report.lookup import Entry
-from tasknorm.report.places import KINDS, Column, Entries, entries
+from tasknorm.report.places import KINDS, Column, Entries, all_seeds
 from tasknorm.report.published import published
 from tasknorm.report.render import Cell, Table, line
 from tasknorm.runs import Record
 
 REFERENCE = "TaskNorm-I"
+AHEAD = f"{REFERENCE} is ahead by"
 BySeed = dict[int, float]
 
 
@@ -44,29 +45,36 @@ def mean_over_rows(rows: Mapping[str, BySeed]) -> Accuracy:
 
 
 def seeds_table(records: Sequence[Record], name: str) -> Table | None:
-    """The differences for one of the paper's tables, with their means over its rows; None if there are none."""
-    differences = paired(entries(records, name))
+    """Accuracies and differences for one of the paper's tables, with means over its rows; None if there are none."""
+    found = all_seeds(records, name)
+    differences = paired(found)
     if not differences:
         return None
+    columns = [REFERENCE, *differences]
     rows = [row for row in published()[name].rows if any(row in by_row for by_row in differences.values())]
     lines = []
     for row in rows:
-        found = {c: over_seeds([*by_row[row].values()]) for c, by_row in differences.items() if row in by_row}
-        lines.append(line([row, *_cells(differences, found)]))
+        ahead = {c: over_seeds([*by_row[row].values()]) for c, by_row in differences.items() if row in by_row}
+        accuracies = {c: found[row][c].accuracy for c in (REFERENCE, *ahead)}
+        lines.append(line([row, "accuracy", *(str(accuracies.get(c, "")) for c in columns)]))
+        lines.append(line(["", AHEAD, *_cells(columns, ahead)]))
     if len(rows) > 1:
         means = {c: mean_over_rows(by_row) for c, by_row in differences.items()}
-        lines.append(line(["Mean", *_cells(differences, means)], "rank", rule=True))
-    seeds = {c: len(next(iter(by_row.values()))) for c, by_row in differences.items()}
+        lines.append(line(["Mean", AHEAD, *_cells(columns, means)], "rank", rule=True))
+    seeds = (f"{len(next(iter(rows.values())))} with {Column.named(c).heading}" for c, rows in differences.items())
     return Table(
         f"{name}_seeds",
-        f"{KINDS[name].title}: points by which {REFERENCE} is ahead, with the same seeds",
-        ("", *(f"of {Column.named(c).heading}, {seeds[c]} seeds" for c in differences)),
+        f"{KINDS[name].title}, with the same seeds: accuracy in %, and points by which {REFERENCE} is ahead",
+        ("", "", *(Column.named(c).heading for c in columns)),
         tuple(lines),
         (
             f"Below 0, {REFERENCE} is behind. Bold: the difference is significant at the 95 % level.",
-            "Differences are taken within each seed, on the same test tasks. Intervals are over trainings, by "
+            f"Seeds that {REFERENCE} has in common: {', '.join(seeds)}.",
+            "Differences are taken within each seed, on the same test tasks. Their intervals are over trainings, by "
             "Student's t; they leave out the chance of the test tasks, which seeds may share.",
+            "The paper's table counts the seeds that all of its columns have.",
         ),
+        words=2,
     )
 
 
@@ -86,7 +94,7 @@ def _cells(columns: Iterable[str], found: Mapping[str, Accuracy]) -> list[str | 
 def _by_seed(reference: Entry, other: Entry) -> BySeed:
     """The difference of accuracies for each seed with which both were trained and tested on the same tasks."""
     ours, theirs = (
-        {(s.record.settings.seed, s.record.settings.test_seed, s.result.tasks): s.result.accuracy.mean for s in e.each}
+        {(s.seed, s.record.settings.test_seed, s.result.tasks): s.result.accuracy.mean for s in e.each}
         for e in (reference, other)
     )
     return {key[0]: ours[key] - theirs[key] for key in sorted(ours) if key in theirs}
