@@ -194,3 +194,12 @@ def test_html_has_headers_and_a_box_of_its_own():
     assert "A &amp; B" in text
     assert 'class="scroll" tabindex="0"' in text
     assert '<tr class="paper rule" data-row="1">' in text
+
+
+def test_html_breaks_no_line_between_a_number_and_its_interval():
+    table = Table(
+        "t", "t", ("claim", "the numbers", "accuracy"), (line(["A", "ahead by 1.2 ± 0.4", "94.4 ± 0.8"]),), words=2
+    )
+    text = html(table)
+    assert "ahead by 1.2\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.4" in text
+    assert '94.4<span class="interval">±0.8</span>' in text

@@ -40,6 +40,15 @@ class Accuracy:
     def __str__(self) -> str:
         return f"{100 * self.mean:.1f} ± {100 * self.interval:.1f}"
 
+    @property
+    def points(self) -> str:
+        """A difference of accuracies, in percentage points with its sign; what rounds to 0 has a plus.
+
+        >>> Accuracy(-0.012, 0.004).points
+        '-1.2 ± 0.4'
+        """
+        return f"{100 * self.mean:+z.1f} ± {100 * self.interval:.1f}"
+
 
 def joint_interval(a: Accuracy, b: Accuracy) -> float:
     """Half the width of the 95 % interval of a - b, if the two were measured on different tasks."""

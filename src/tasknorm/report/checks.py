@@ -21,7 +21,7 @@ from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.lookup import extractor_alphas, trainings
 from tasknorm.report.places import KINDS, Column, all_seeds, entries, ranked_rows
 from tasknorm.report.published import published
-from tasknorm.report.seeds import REFERENCE, mean_over_rows, paired, points
+from tasknorm.report.seeds import REFERENCE, mean_over_rows, paired
 from tasknorm.report.speed import mean_training_accuracies
 from tasknorm.runs import Record
 from tasknorm.settings import SHARED
@@ -88,7 +88,7 @@ def _over_seeds(records: Sequence[Record], name: str, column: str) -> Iterator[s
     differences = paired(all_seeds(records, name)) if column == REFERENCE else {}
     means = {c: mean_over_rows(rows) for c, rows in differences.items() if not _transductive(c)}
     if means:
-        ahead = ", ".join(f"{c} {points(mean)}" for c, mean in means.items())
+        ahead = ", ".join(f"{c} {mean.points}" for c, mean in means.items())
         yield f"points by which {column} is ahead with the same seeds, mean over rows: {ahead}"
 
 

@@ -16,7 +16,6 @@ from tasknorm.evaluation import Accuracy
 from tasknorm.files import write_atomically
 from tasknorm.report import html_table, picture_lines, picture_rows
 from tasknorm.report.comparison import Comparison
-from tasknorm.report.comparison_table import signed
 from tasknorm.report.how_made import how_made
 from tasknorm.report.looks import series_class
 from tasknorm.report.lookup import extractor_alphas
@@ -134,7 +133,7 @@ class _Part:
     def _from_best(self, norm: str) -> str:
         if norm == self.found.reference:
             return "the best"
-        return signed(self.found.difference(norm)).replace("-", MINUS)
+        return self.found.difference(norm).points.replace("-", MINUS)
 
     def _differences(self) -> str:
         found, best = self.found, self.found.reference

@@ -10,7 +10,6 @@ from rich.table import Table as TextTable
 from rich.text import Text
 
 from tasknorm.episode import TARGETS
-from tasknorm.evaluation import Accuracy
 from tasknorm.report.render import Cell, Table, line
 from tasknorm.report.verdict import joined
 
@@ -37,7 +36,7 @@ def table(found: Comparison) -> Table:
                 Cell(norm, several and norm in found.best),
                 *([str(found.untuned(norm) or "")] if tuned else []),
                 *(Cell(str(found.accuracy(norm, come)), several and norm in found.best) for come in TARGETS),
-                "" if norm == found.reference else signed(found.difference(norm)),
+                "" if norm == found.reference else found.difference(norm).points,
                 "yes" if norm in found.transductive else "no",
                 f"{found.cost(norm).task:.1f}",
             ]
@@ -97,12 +96,3 @@ def text(found: Comparison) -> Group:
         peeks = item.cells[made.headings.index("transductive")].text == "yes"
         shown.add_row(*marked, style="yellow" if peeks else None)
     return Group(Text(f"{made.title}, {rounds}: accuracy in % by how targets arrive"), shown)
-
-
-def signed(difference: Accuracy) -> str:
-    """A difference with its sign.
-
-    >>> signed(Accuracy(-0.012, 0.004))
-    '-1.2 ± 0.4'
-    """
-    return f"{difference.percent:+.1f} ± {100 * difference.interval:.1f}"

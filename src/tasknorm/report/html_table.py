@@ -77,4 +77,6 @@ def _html_cell(cell: Cell, kind: str = "words") -> str:
     text = entities.escape(cell.text)
     if kind == "number":  # without blanks, as the paper prints it: wide tables fit
         text = re.sub(r" ± ([\d.]+)", r'<span class="interval">±\1</span>', text)
+    else:
+        text = re.sub(r" ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
     return f"<strong>{text}</strong>" if cell.bold else text

@@ -95,7 +95,7 @@ def differences(rows: Sequence[Row], words: str) -> str:
         parts = page.back(rows, ticks(low, high, 7 if width > NARROW else 5), "")
         parts.append(segment(page.x(0), page.top, page.x(0), page.bottom, "zero"))
         for place, row in enumerate(rows):
-            said = "the best" if place == 0 else f"{row.score.percent:+.1f} ± {100 * row.score.interval:.1f}"
+            said = "the best" if place == 0 else row.score.points
             said = said.replace("-", "\N{MINUS SIGN}")
             parts.append(page.row(place, row, said, [], off=row not in near))
         return page.height, parts

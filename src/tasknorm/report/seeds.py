@@ -62,6 +62,7 @@ def seeds_table(records: Sequence[Record], name: str) -> Table | None:
         means = {c: mean_over_rows(by_row) for c, by_row in differences.items()}
         lines.append(line(["Mean", AHEAD, *_cells(columns, means)], "rank", rule=True))
     seeds = (f"{len(next(iter(rows.values())))} with {Column.named(c).heading}" for c, rows in differences.items())
+    tasks = sorted({(e.seed, e.result.tasks) for row in rows for e in found[row][REFERENCE].each})
     return Table(
         f"{name}_seeds",
         f"{KINDS[name].title}, with the same seeds: accuracy in %, and points by which {REFERENCE} is ahead",
@@ -70,6 +71,7 @@ def seeds_table(records: Sequence[Record], name: str) -> Table | None:
         (
             f"Below 0, {REFERENCE} is behind. Bold: the difference is significant at the 95 % level.",
             f"Seeds that {REFERENCE} has in common: {', '.join(seeds)}.",
+            f"Test tasks of each row: {', '.join(f'{count:,} of seed {seed}' for seed, count in tasks)}.",
             "Differences are taken within each seed, on the same test tasks. Their intervals are over trainings, by "
             "Student's t; they leave out the chance of the test tasks, which seeds may share.",
             "The paper's table counts the seeds that all of its columns have.",
@@ -78,17 +80,8 @@ def seeds_table(records: Sequence[Record], name: str) -> Table | None:
     )
 
 
-def points(difference: Accuracy) -> str:
-    """A difference as it is printed, in points.
-
-    >>> points(Accuracy(0.004, 0.011))
-    '+0.4 ± 1.1'
-    """
-    return f"{difference.percent:+.1f} ± {100 * difference.interval:.1f}"
-
-
 def _cells(columns: Iterable[str], found: Mapping[str, Accuracy]) -> list[str | Cell]:
-    return [Cell(points(d), abs(d.mean) > d.interval + 1e-11) if (d := found.get(c)) else "" for c in columns]
+    return [Cell(d.points, abs(d.mean) > d.interval + 1e-11) if (d := found.get(c)) else "" for c in columns]
 
 
 def _by_seed(reference: Entry, other: Entry) -> BySeed:
