@@ -11,9 +11,10 @@ import pytest
 from tasknorm.norms import NORMS
 from tasknorm.report.average_rank import average_ranks
 from tasknorm.report.claims import claims_table, findings
-from tasknorm.report.places import KINDS, entries, ranked_rows
+from tasknorm.report.places import KINDS, all_seeds, entries, ranked_rows
 from tasknorm.report.published import published
 from tasknorm.report.render import markdown
+from tasknorm.report.seeds import mean_over_rows, paired
 from tasknorm.report.write import all_tables
 from tasknorm.runs import Record, read_record, records
 from tasknorm.runs.meta_test import alphas_of, loaded
@@ -65,6 +66,15 @@ def test_the_readme_has_the_accuracies_of_the_records() -> None:
         for each in record.results:
             if each.weights == "best":
                 assert str(each) in text
+
+
+def test_the_readme_has_the_differences_of_trainings_with_the_same_seeds() -> None:
+    text = " ".join((RESULTS / "README.md").read_text().split())
+    found = paired(all_seeds(records(RESULTS / "paper"), "cnaps_meta_dataset"))
+    assert found.keys() == {"TBN", "CBN", "RN", "MetaBN"}
+    words = {column: mean_over_rows(rows).points.removeprefix("+") for column, rows in found.items()}
+    assert f"ahead of RN by {words['RN']} points, of MetaBN by {words['MetaBN']}, of CBN by {words['CBN']}" in text
+    assert f"and of TBN by {words['TBN']}" in text
 
 
 def test_maml_on_omniglot() -> None:
